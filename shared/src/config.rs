@@ -1,0 +1,474 @@
+//! The configuration: one file plus the environment (`MUSTER_…`, `__` between levels), one struct a section.
+//!
+//! Every key is documented, with its unit in its name, in `deploy/config/muster.toml`; a test compares the two.
+//! Unknown keys are refused by name. A wrong configuration ends a program with exit code 64 before a port is bound.
+
+use crate::ticket::{Caps, ReviewPolicy, Tier};
+use secrecy::{ExposeSecret, SecretString};
+use serde::{Deserialize, Serialize, Serializer};
+use std::path::{Path, PathBuf};
+
+/// All of it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    pub redis: Redis,
+    pub blobs: Blobs,
+    pub lease: Lease,
+    pub caps: Caps,
+    pub limits: Limits,
+    pub model: Model,
+    pub manager: Manager,
+    pub worker: Worker,
+    pub reviewer: Reviewer,
+    pub telemetry: Telemetry,
+}
+
+/// Where the fleet meets.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Redis {
+    /// `redis://[user:password@]host:port/db`, `rediss://…` (TLS), `redis-sentinel://host:port,…/master`,
+    /// `redis-cluster://host:port,…`.
+    pub url: String,
+    /// Password when it should not stand in the URL.
+    #[serde(serialize_with = "redacted")]
+    pub password: SecretString,
+    /// First part of every key.
+    pub prefix: String,
+    pub connect_timeout_ms: u64,
+    pub response_timeout_ms: u64,
+    /// Start although persistence is off: what is lost then is lost.
+    pub allow_no_persistence: bool,
+}
+
+/// Where files are kept.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Blobs {
+    /// A folder that every host of the fleet sees.
+    pub folder: PathBuf,
+    /// A goal and its files are deleted this long after its end.
+    pub retention_s: u64,
+}
+
+/// The two clocks of a ticket, the sweeper, and how long people have.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Lease {
+    pub lease_ms: u64,
+    pub renew_ms: u64,
+    /// An attempt that shows no progress for this long loses its lease.
+    pub progress_limit_ms: u64,
+    /// An attempt ends after this long whatever it shows.
+    pub run_limit_ms: u64,
+    pub sweep_ms: u64,
+    /// Nobody swept for this long: an outage; nothing is re-queued for one lease.
+    pub outage_ms: u64,
+    /// Wait before a failed attempt is tried again, doubled each time.
+    pub retry_delay_ms: u64,
+    /// A person's decision expires after this long (= denied, failed).
+    pub person_expiry_ms: u64,
+    /// Finished work without an eligible reviewer for this long goes to a person.
+    pub reviewer_wait_ms: u64,
+    /// An owner that ignores a cancel is fenced after this long.
+    pub cancel_grace_ms: u64,
+    /// How often the store is audited and repaired.
+    pub audit_ms: u64,
+}
+
+/// Sizes and counts that come in from outside.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    pub goal_text_bytes_max: usize,
+    pub constraints_max: usize,
+    pub input_files_max: usize,
+    pub input_bytes_max: u64,
+    pub plan_bytes_max: usize,
+    pub tickets_max: usize,
+    pub needs_max: usize,
+    pub depth_max: u32,
+    pub checks_max: usize,
+    pub replans_max: u32,
+    /// Ready deliveries of a lane beyond which a submit is answered BUSY.
+    pub ready_max: usize,
+    /// Tickets of one goal that run at once; 0: no cap.
+    pub in_flight_max: u32,
+    pub attempt_files_max: usize,
+    pub attempt_bytes_max: u64,
+    pub result_bytes_max: usize,
+}
+
+/// The model endpoint and which model serves which tier.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Model {
+    /// Base URL of an OpenAI-compatible server, such as `http://127.0.0.1:11434/v1`. Empty: no model.
+    pub url: String,
+    #[serde(serialize_with = "redacted")]
+    pub api_key: SecretString,
+    pub cheap: String,
+    pub standard: String,
+    pub strong: String,
+    pub connect_timeout_ms: u64,
+    /// A stream that brings no line for this long has stalled.
+    pub idle_timeout_ms: u64,
+    /// A whole call may take this long, retries included.
+    pub call_timeout_ms: u64,
+    /// HTTP requests for one answer, whatever the reasons.
+    pub calls_per_answer_max: u32,
+    pub output_tokens_max: u32,
+    pub response_bytes_max: usize,
+    pub temperature: f32,
+    /// Money for a million tokens, in millionths of a dollar.
+    pub input_microusd_per_mtok: u64,
+    pub output_microusd_per_mtok: u64,
+}
+
+impl Model {
+    /// The model that serves the tier; a tier without a model of its own has the standard one.
+    #[must_use]
+    pub fn name(&self, tier: Tier) -> &str {
+        let name = match tier {
+            Tier::Cheap => &self.cheap,
+            Tier::Standard => &self.standard,
+            Tier::Strong => &self.strong,
+        };
+        if name.is_empty() { &self.standard } else { name }
+    }
+
+    /// Whether a model is configured at all.
+    #[must_use]
+    pub fn is_configured(&self) -> bool {
+        !self.url.is_empty()
+    }
+}
+
+/// The manager: planning, escalations, the API.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Manager {
+    /// Address of the API, dashboard, metrics and health. Loopback unless told otherwise.
+    pub listen: String,
+    /// First token of the API, with every scope; empty: none but those in the store.
+    #[serde(serialize_with = "redacted")]
+    pub admin_token: SecretString,
+    /// Goals that this process works on at once.
+    pub slots: usize,
+    pub drain_ms: u64,
+    pub tier: Tier,
+    /// Review policy of tickets whose plan says none.
+    pub review: ReviewPolicy,
+    pub request_bytes_max: usize,
+    /// Live copies of each goal's workspace are kept here; empty: none.
+    pub live_folder: PathBuf,
+}
+
+/// The worker: slots, pools, the agent's limits.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Worker {
+    /// Tickets at once.
+    pub slots: usize,
+    /// Served lanes are `work.<pool>`.
+    pub pools: Vec<String>,
+    pub listen: String,
+    pub drain_ms: u64,
+    pub steps_max: u32,
+    /// A text of a tool longer than this goes to a file, its head and tail stay in the prompt.
+    pub tool_output_bytes_max: usize,
+    pub code_timeout_ms: u64,
+    pub code_memory_bytes_max: u64,
+    pub code_processes_max: u64,
+    /// Folder of role files (Markdown with front matter) beside the shipped ones; empty: none.
+    pub roles_folder: PathBuf,
+    /// Attempts are made below this folder.
+    pub scratch_folder: PathBuf,
+}
+
+/// The reviewer: slots and its model.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Reviewer {
+    pub slots: usize,
+    pub listen: String,
+    pub drain_ms: u64,
+    pub tier: Tier,
+    /// The reviewer's model must be another than the worker's.
+    pub other_model: bool,
+    /// Text of one deliverable shown to the judge.
+    pub file_bytes_max: usize,
+    pub scratch_folder: PathBuf,
+}
+
+/// Logs and traces.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Telemetry {
+    /// `human` or `json`.
+    pub log_format: String,
+    /// A tracing filter, such as `info` or `info,shared=debug`.
+    pub log_filter: String,
+    /// Base URL of an OTLP/HTTP collector; empty: no traces leave.
+    pub otlp_url: String,
+}
+
+impl Default for Redis {
+    fn default() -> Self {
+        Self {
+            url: "redis://127.0.0.1:6379".into(),
+            password: SecretString::default(),
+            prefix: "muster".into(),
+            connect_timeout_ms: 1_000,
+            response_timeout_ms: 2_000,
+            allow_no_persistence: false,
+        }
+    }
+}
+
+impl Default for Blobs {
+    fn default() -> Self {
+        Self { folder: ".muster/blobs".into(), retention_s: 7 * 86_400 }
+    }
+}
+
+impl Default for Lease {
+    fn default() -> Self {
+        Self {
+            lease_ms: 30_000,
+            renew_ms: 10_000,
+            progress_limit_ms: 600_000,
+            run_limit_ms: 3_600_000,
+            sweep_ms: 1_000,
+            outage_ms: 10_000,
+            retry_delay_ms: 1_000,
+            person_expiry_ms: 7 * 86_400_000,
+            reviewer_wait_ms: 600_000,
+            cancel_grace_ms: 10_000,
+            audit_ms: 300_000,
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            goal_text_bytes_max: 64 * 1024,
+            constraints_max: 50,
+            input_files_max: 1_000,
+            input_bytes_max: 64 * 1024 * 1024,
+            plan_bytes_max: 4 * 1024 * 1024,
+            tickets_max: 1_000,
+            needs_max: 100,
+            depth_max: 5,
+            checks_max: 50,
+            replans_max: 20,
+            ready_max: 100_000,
+            in_flight_max: 0,
+            attempt_files_max: 100,
+            attempt_bytes_max: 256 * 1024 * 1024,
+            result_bytes_max: 8 * 1024,
+        }
+    }
+}
+
+impl Default for Model {
+    fn default() -> Self {
+        Self {
+            url: String::new(),
+            api_key: SecretString::default(),
+            cheap: String::new(),
+            standard: String::new(),
+            strong: String::new(),
+            connect_timeout_ms: 5_000,
+            idle_timeout_ms: 120_000,
+            call_timeout_ms: 900_000,
+            calls_per_answer_max: 3,
+            output_tokens_max: 4_096,
+            response_bytes_max: 8 * 1024 * 1024,
+            temperature: 0.2,
+            input_microusd_per_mtok: 0,
+            output_microusd_per_mtok: 0,
+        }
+    }
+}
+
+impl Default for Manager {
+    fn default() -> Self {
+        Self {
+            listen: "127.0.0.1:7700".into(),
+            admin_token: SecretString::default(),
+            slots: 4,
+            drain_ms: 20_000,
+            tier: Tier::Strong,
+            review: ReviewPolicy::Judged,
+            request_bytes_max: 8 * 1024 * 1024,
+            live_folder: PathBuf::new(),
+        }
+    }
+}
+
+impl Default for Worker {
+    fn default() -> Self {
+        Self {
+            slots: 8,
+            pools: vec!["default".into()],
+            listen: "127.0.0.1:0".into(),
+            drain_ms: 20_000,
+            steps_max: 30,
+            tool_output_bytes_max: 16 * 1024,
+            code_timeout_ms: 120_000,
+            code_memory_bytes_max: 1024 * 1024 * 1024,
+            code_processes_max: 64,
+            roles_folder: PathBuf::new(),
+            scratch_folder: std::env::temp_dir().join("muster"),
+        }
+    }
+}
+
+impl Default for Reviewer {
+    fn default() -> Self {
+        Self {
+            slots: 8,
+            listen: "127.0.0.1:0".into(),
+            drain_ms: 20_000,
+            tier: Tier::Standard,
+            other_model: false,
+            file_bytes_max: 48 * 1024,
+            scratch_folder: std::env::temp_dir().join("muster"),
+        }
+    }
+}
+
+impl Default for Telemetry {
+    fn default() -> Self {
+        Self { log_format: "human".into(), log_filter: "info".into(), otlp_url: String::new() }
+    }
+}
+
+fn redacted<S: Serializer>(secret: &SecretString, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(if secret.expose_secret().is_empty() { "" } else { "[redacted]" })
+}
+
+/// The configuration is wrong; the message names the key and the way out.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    #[error(
+        "configuration: {0}\n  hint: every key is documented in deploy/config/muster.toml; `--print-config` shows what is in force"
+    )]
+    Read(#[from] config::ConfigError),
+    #[error("configuration: {key} {problem}\n  hint: set it in the file or as MUSTER_{env}")]
+    Value { key: &'static str, problem: String, env: String },
+}
+
+impl Config {
+    /// Reads the file (if one is named, or `muster.toml` stands in the current folder), then the environment.
+    ///
+    /// # Errors
+    /// [`ConfigError`] for an unreadable file, an unknown key, a wrong type or a value out of its range.
+    pub fn load(file: Option<&Path>) -> Result<Self, ConfigError> {
+        let mut builder = config::Config::builder();
+        builder = match file {
+            Some(path) => builder.add_source(config::File::from(path).format(config::FileFormat::Toml)),
+            None => builder.add_source(
+                config::File::from(Path::new("muster.toml")).format(config::FileFormat::Toml).required(false),
+            ),
+        };
+        let environment = config::Environment::with_prefix("MUSTER")
+            .prefix_separator("_")
+            .separator("__")
+            .try_parsing(true)
+            .list_separator(",")
+            .with_list_parse_key("worker.pools")
+            .source(Some(settings_of_environment()));
+        let config: Self = builder.add_source(environment).build()?.try_deserialize()?;
+        config.check()?;
+        Ok(config)
+    }
+
+    /// Ranges and relations between keys.
+    ///
+    /// # Errors
+    /// [`ConfigError::Value`] names the first key that does not hold.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let wrong = |key: &'static str, problem: &str| {
+            Err(ConfigError::Value {
+                key,
+                problem: problem.into(),
+                env: key.to_uppercase().replace('.', "__"),
+            })
+        };
+        if ![
+            "redis://",
+            "rediss://",
+            "redis-sentinel://",
+            "rediss-sentinel://",
+            "redis-cluster://",
+            "rediss-cluster://",
+            "redis+unix://",
+            "unix://",
+        ]
+        .iter()
+        .any(|scheme| self.redis.url.starts_with(scheme))
+        {
+            return wrong(
+                "redis.url",
+                "must begin with redis://, rediss://, redis-sentinel:// or redis-cluster://",
+            );
+        }
+        if self.redis.prefix.is_empty() || self.redis.prefix.contains(['{', '}', '*', ' ']) {
+            return wrong("redis.prefix", "must be a word without braces, stars or blanks");
+        }
+        if self.lease.lease_ms < 200 {
+            return wrong("lease.lease_ms", "must be at least 200");
+        }
+        if self.lease.renew_ms == 0 || self.lease.renew_ms * 2 > self.lease.lease_ms {
+            return wrong("lease.renew_ms", "must be above 0 and at most half of lease.lease_ms");
+        }
+        if self.lease.sweep_ms == 0 {
+            return wrong("lease.sweep_ms", "must be above 0");
+        }
+        if self.worker.slots == 0 {
+            return wrong("worker.slots", "must be above 0");
+        }
+        if self.worker.pools.is_empty() || self.worker.pools.iter().any(|p| !is_word(p)) {
+            return wrong("worker.pools", "must name at least one pool, of letters, digits, - and _");
+        }
+        if self.reviewer.slots == 0 {
+            return wrong("reviewer.slots", "must be above 0");
+        }
+        if self.manager.slots == 0 {
+            return wrong("manager.slots", "must be above 0");
+        }
+        if self.caps.faults == 0 || self.caps.losses == 0 {
+            return wrong("caps.faults", "and caps.losses must be above 0");
+        }
+        if !["human", "json"].contains(&self.telemetry.log_format.as_str()) {
+            return wrong("telemetry.log_format", "must be human or json");
+        }
+        if self.model.is_configured()
+            && !self.model.url.starts_with("http://")
+            && !self.model.url.starts_with("https://")
+        {
+            return wrong("model.url", "must begin with http:// or https://");
+        }
+        if self.model.is_configured() && self.model.standard.is_empty() {
+            return wrong("model.standard", "must name the model of the standard tier when model.url is set");
+        }
+        Ok(())
+    }
+}
+
+/// Letters, digits, `-` and `_`, 1 to 64 of them: what may become part of a key or a label.
+#[must_use]
+pub fn is_word(text: &str) -> bool {
+    !text.is_empty()
+        && text.len() <= 64
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+}
+
+/// The environment without the variables that belong to the command line alone.
+fn settings_of_environment() -> std::collections::HashMap<String, String> {
+    std::env::vars().filter(|(name, _)| name.starts_with("MUSTER_") && name.contains("__")).collect()
+}

@@ -1,0 +1,1 @@
+//! Whether a set of tickets is a sound plan (pure).
