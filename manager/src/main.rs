@@ -1,1 +1,5 @@
+//! Muster's manager: plans goals, decides escalations, serves the API.
+
+mod api;
+
 fn main() {}

@@ -1,0 +1,3 @@
+//! The HTTP API: one router, routes by resource. What a request may do is decided in [`auth`].
+
+pub(crate) mod types;
