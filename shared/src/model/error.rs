@@ -1,0 +1,173 @@
+//! What can go wrong with a call, by whose fault it is: the class is the decision that a caller takes.
+
+use super::CallRecord;
+use super::dialect::Refused;
+use regex::Regex;
+use serde::{Deserialize, Serialize};
+use std::sync::LazyLock;
+
+/// Most bytes of a detail; servers put whole prompts into their errors.
+const DETAIL_BYTES_MAX: usize = 600;
+
+/// Whose fault it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorClass {
+    /// Our own request was wrong: sending it again changes nothing.
+    Ours,
+    /// The model's answer could not be used, within all the requests allowed.
+    Reply,
+    /// Too many requests or tokens for the endpoint; the hint is the server's own, if it gave one.
+    Quota { retry_after_ms: Option<u64> },
+    /// The server is overloaded or broken for now.
+    Overload,
+    /// The prompt does not fit the model's context.
+    Context,
+    /// The key is missing, wrong or not allowed: a person must act.
+    Auth,
+    /// No connection, a cut one, or one that stalled.
+    Network,
+    /// The caller's `stop` came.
+    Cancelled,
+}
+
+impl ErrorClass {
+    /// The word of records and metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ours => "ours",
+            Self::Reply => "reply",
+            Self::Quota { .. } => "quota",
+            Self::Overload => "overload",
+            Self::Context => "context",
+            Self::Auth => "auth",
+            Self::Network => "network",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// Whether the same request may succeed later.
+    #[must_use]
+    pub fn retryable(self) -> bool {
+        match self {
+            Self::Reply | Self::Quota { .. } | Self::Overload | Self::Network => true,
+            Self::Ours | Self::Context | Self::Auth | Self::Cancelled => false,
+        }
+    }
+}
+
+/// A call failed; what was spent on it all the same stands in the records.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("model call failed ({}): {detail}", class.as_str())]
+pub struct ModelError {
+    pub class: ErrorClass,
+    /// For people, without secrets, at most 600 bytes.
+    pub detail: String,
+    pub records: Vec<CallRecord>,
+}
+
+impl ModelError {
+    pub(super) fn new(class: ErrorClass, detail: impl Into<String>) -> Self {
+        Self { class, detail: detail.into(), records: vec![] }
+    }
+}
+
+/// What one HTTP request came to when it was no answer.
+#[derive(Debug)]
+pub(super) struct Fault {
+    pub(super) class: ErrorClass,
+    pub(super) detail: String,
+    /// The server refused one thing that can be left out or asked in another way.
+    pub(super) refused: Option<Refused>,
+    /// Bytes of an answer had arrived: it was paid for.
+    pub(super) output_bytes: usize,
+}
+
+impl Fault {
+    pub(super) fn new(class: ErrorClass, detail: impl Into<String>) -> Self {
+        Self { class, detail: detail.into(), refused: None, output_bytes: 0 }
+    }
+
+    /// Classes an HTTP error, or an error object inside a 200 (A3), by status and words. Providers agree on
+    /// neither, so both count.
+    pub(super) fn of_status(status: u16, message: &str, code: &str, retry_after_ms: Option<u64>) -> Self {
+        let words = format!("{message} {code}").to_lowercase();
+        let refused =
+            if matches!(status, 400 | 404 | 415 | 422 | 500 | 501) { Refused::read(&words) } else { None };
+        let class = match status {
+            401 | 403 => ErrorClass::Auth,
+            402 => ErrorClass::Quota { retry_after_ms },
+            413 => ErrorClass::Context,
+            429 => ErrorClass::Quota { retry_after_ms: retry_after_ms.or_else(|| hint_in_words(&words)) },
+            _ if speaks_of_context(&words) => ErrorClass::Context,
+            408 | 409 | 425 => ErrorClass::Overload,
+            501 => ErrorClass::Ours,
+            500.. => ErrorClass::Overload,
+            _ => ErrorClass::Ours,
+        };
+        Self { class, detail: format!("HTTP {status}: {message}"), refused, output_bytes: 0 }
+    }
+}
+
+fn speaks_of_context(words: &str) -> bool {
+    [
+        "context_length_exceeded",
+        "exceed_context_size",
+        "context size",
+        "maximum context length",
+        "context window",
+        "prompt is too long",
+        "input is too long",
+    ]
+    .iter()
+    .any(|w| words.contains(w))
+}
+
+/// `Retry-After` as seconds or as a date, and `retry-after-ms`.
+pub(super) fn retry_after_ms(headers: &reqwest::header::HeaderMap) -> Option<u64> {
+    let text = |name: &str| headers.get(name).and_then(|v| v.to_str().ok()).map(str::trim);
+    if let Some(ms) = text("retry-after-ms").and_then(|v| v.parse::<f64>().ok()) {
+        return whole_ms(ms);
+    }
+    let value = text("retry-after")?;
+    if let Ok(seconds) = value.parse::<f64>() {
+        return whole_ms(seconds * 1_000.0);
+    }
+    let at = jiff::fmt::rfc2822::parse(value).ok()?.timestamp();
+    u64::try_from(at.as_millisecond() - jiff::Timestamp::now().as_millisecond()).ok().or(Some(0))
+}
+
+static HINT: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        r"(?:retry|try again)[^0-9]{0,20}(?:(\d+)m)?\s*(\d+(?:\.\d+)?)\s*(ms|milliseconds|s\b|sec|seconds)",
+    )
+    .ok()
+});
+
+/// `retry after 2s`, `Please try again in 1m30.5s`, `try again in 120ms` (A23).
+fn hint_in_words(words: &str) -> Option<u64> {
+    let found = HINT.as_ref()?.captures(words)?;
+    let minutes = found.get(1).and_then(|m| m.as_str().parse::<f64>().ok()).unwrap_or(0.0);
+    let number = found.get(2)?.as_str().parse::<f64>().ok()?;
+    let unit_ms = if found.get(3)?.as_str().starts_with('m') { 1.0 } else { 1_000.0 };
+    whole_ms(minutes * 60_000.0 + number * unit_ms)
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked against both ends")]
+fn whole_ms(ms: f64) -> Option<u64> {
+    // A day: what is longer is a mistake of units.
+    (ms.is_finite() && (0.0..=86_400_000.0).contains(&ms)).then_some(ms as u64)
+}
+
+static KEYS: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"(?i)\b(?:sk|pk|rk|key|gsk|xai)-[A-Za-z0-9_*-]{6,}|bearer\s+[^\s,;]+").ok());
+
+/// Takes the key out of what a server said and cuts it to size (I12): providers quote keys in their errors.
+pub(super) fn redact(detail: &str, key: &str) -> String {
+    let mut clean = if key.is_empty() { detail.to_owned() } else { detail.replace(key, "[redacted]") };
+    if let Some(keys) = KEYS.as_ref() {
+        clean = keys.replace_all(&clean, "[redacted]").into_owned();
+    }
+    super::tolerant::cut(&clean, DETAIL_BYTES_MAX).to_owned()
+}

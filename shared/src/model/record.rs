@@ -1,0 +1,69 @@
+//! The record of one HTTP request to a model: who asked, what it cost, how it ended. No bodies, no secrets (I10, I12).
+
+use super::Usage;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// One request, successful or not. Handed to the store by the caller, who knows goal, ticket and epoch.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CallRecord {
+    /// Version of this format; readers take N and N−1.
+    pub v: u32,
+    /// `planner`, `worker` or `reviewer`.
+    pub role: String,
+    pub model: String,
+    /// How the answer was asked for: `native`, `json_schema`, `json_object` or `plain`.
+    pub dialect: String,
+    /// sha-256 of the messages and tools as sent.
+    pub prompt_hash: String,
+    pub messages: u32,
+    pub tools: u32,
+    /// 1 for the first request of an answer.
+    pub request: u32,
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    pub cached_tokens: u64,
+    /// The server named no usage; the tokens are estimated.
+    pub estimated: bool,
+    /// Millionths of a dollar.
+    pub microusd: u64,
+    /// Unix time, this machine's clock.
+    pub started_at_ms: u64,
+    pub duration_ms: u64,
+    /// Finish reason, empty when there was no answer.
+    pub finish: String,
+    /// Error class, empty when there was an answer.
+    pub error: String,
+    pub detail: String,
+    /// What had to be read tolerantly in the answer.
+    pub repairs: u32,
+}
+
+impl CallRecord {
+    /// What is booked on goal and ticket.
+    #[must_use]
+    pub fn tokens(&self) -> u64 {
+        self.input_tokens + self.output_tokens
+    }
+
+    /// For [`crate::store::Store::book`].
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        serde_json::to_value(self).unwrap_or(Value::Null)
+    }
+
+    pub(super) fn spend(
+        &mut self,
+        usage: Usage,
+        input_microusd_per_mtok: u64,
+        output_microusd_per_mtok: u64,
+    ) {
+        self.input_tokens = usage.input_tokens;
+        self.output_tokens = usage.output_tokens;
+        self.cached_tokens = usage.cached_tokens;
+        self.estimated = usage.estimated;
+        let price = u128::from(usage.input_tokens) * u128::from(input_microusd_per_mtok)
+            + u128::from(usage.output_tokens) * u128::from(output_microusd_per_mtok);
+        self.microusd = u64::try_from(price.div_ceil(1_000_000)).unwrap_or(u64::MAX);
+    }
+}

@@ -1,0 +1,393 @@
+//! The budget of one answer: requests, time, records; and the only place that sends anything again (A25).
+
+use super::dialect::content::{self, Reading};
+use super::dialect::{Traits, prompted};
+use super::error::{ErrorClass, Fault, ModelError, redact};
+use super::exchange::{Bounds, exchange};
+use super::openai::{self, Draft, Format, Request};
+use super::tolerant::{self, Thought};
+use super::{Ask, CallRecord, Finish, Inner, Message, Reply, Usage, arguments, wording};
+use secrecy::ExposeSecret;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::borrow::Cow;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// First wait before a request is sent again; doubled each time, with jitter.
+const BACKOFF_MS: u64 = 250;
+/// Longest wait in place. A longer one, as a `Retry-After` may ask for, is the caller's: it frees its slot meanwhile.
+const WAIT_IN_PLACE_MS_MAX: u64 = 20_000;
+/// Bytes of a prompt or an answer for one token, where the server names no usage.
+const BYTES_PER_TOKEN: usize = 4;
+
+pub(super) struct Session<'a> {
+    inner: &'a Inner,
+    ask: &'a Ask<'a>,
+    model: &'a str,
+    begun: Instant,
+    deadline: Instant,
+    requests: u32,
+    repairs: u32,
+    pub(super) records: Vec<CallRecord>,
+}
+
+impl<'a> Session<'a> {
+    pub(super) fn new(inner: &'a Inner, ask: &'a Ask<'a>) -> Self {
+        let begun = Instant::now();
+        Self {
+            inner,
+            ask,
+            model: inner.config.name(ask.tier),
+            begun,
+            deadline: begun + Duration::from_millis(inner.config.call_timeout_ms),
+            requests: 0,
+            repairs: 0,
+            records: vec![],
+        }
+    }
+
+    /// Whether every request allowed has been sent (I11).
+    pub(super) fn is_spent(&self) -> bool {
+        self.requests >= self.inner.config.calls_per_answer_max.max(1)
+    }
+
+    /// Ends the session with an error that carries its records.
+    pub(super) fn fail(&mut self, class: ErrorClass, detail: &str) -> ModelError {
+        let detail = redact(detail, self.inner.config.api_key.expose_secret());
+        ModelError { class, detail, records: std::mem::take(&mut self.records) }
+    }
+
+    /// Notes on the last record that its answer had to be asked again.
+    pub(super) fn refuse_answer(&mut self, problem: &str) {
+        self.repairs += 1;
+        let detail = redact(problem, self.inner.config.api_key.expose_secret());
+        if let Some(record) = self.records.last_mut() {
+            record.error = ErrorClass::Reply.as_str().into();
+            record.detail = detail;
+        }
+    }
+
+    /// A conversation's next turn.
+    pub(super) async fn chat(mut self) -> Result<Reply, ModelError> {
+        let mut messages = Cow::Borrowed(self.ask.messages);
+        loop {
+            let mut draft = self.answer(&messages, None).await?;
+            let reading = if draft.calls.is_empty() && draft.finish != Some(Finish::Length) {
+                content::read(&draft.text, self.ask.tools)
+            } else {
+                Reading::Text
+            };
+            match reading {
+                Reading::Text => return Ok(self.reply(draft)),
+                Reading::Calls { before, calls } => {
+                    let native = !self.inner.memory.of(self.model).prompted_tools;
+                    self.count_repairs(if native { 1 } else { 0 });
+                    draft.text = before;
+                    draft.calls = calls;
+                    return Ok(self.reply(draft));
+                }
+                Reading::Unreadable { problem, truncated: _ } => {
+                    // Markup is never delivered as an answer (A7).
+                    self.refuse_answer(&problem);
+                    if self.is_spent() {
+                        return Err(self.fail(ErrorClass::Reply, &format!("unreadable tool call: {problem}")));
+                    }
+                    let mut names: Vec<&str> = self.ask.tools.iter().map(|t| t.name.as_str()).collect();
+                    names.sort_unstable();
+                    let mut again = self.ask.messages.to_vec();
+                    again.push(Message::Assistant {
+                        text: draft.text,
+                        reasoning: String::new(),
+                        calls: vec![],
+                    });
+                    again.push(Message::User(wording::stray(&problem, &names)));
+                    messages = Cow::Owned(again);
+                }
+            }
+        }
+    }
+
+    fn count_repairs(&mut self, n: u32) {
+        self.repairs += n;
+        if let Some(record) = self.records.last_mut() {
+            record.repairs += n;
+        }
+    }
+
+    fn reply(mut self, draft: Draft) -> Reply {
+        let (calls, repairs) = arguments::read(draft.calls, draft.finish, self.ask.tools, self.ask.messages);
+        self.count_repairs(repairs);
+        // Servers say `stop` with calls in it, and nothing at all when the connection ends early.
+        let finish = match draft.finish {
+            Some(Finish::Length) => Finish::Length,
+            Some(Finish::Filter) => Finish::Filter,
+            Some(Finish::Stop | Finish::ToolCalls) | None if calls.is_empty() => Finish::Stop,
+            Some(Finish::Stop | Finish::ToolCalls) | None => Finish::ToolCalls,
+        };
+        let mut usage = Usage::default();
+        for record in &self.records {
+            usage.input_tokens += record.input_tokens;
+            usage.output_tokens += record.output_tokens;
+            usage.cached_tokens += record.cached_tokens;
+            usage.estimated |= record.estimated;
+        }
+        Reply {
+            text: draft.text,
+            reasoning: draft.reasoning,
+            calls,
+            finish,
+            usage,
+            requests: self.requests,
+            repairs: self.repairs,
+            model: self.model.to_owned(),
+            duration_ms: millis(self.begun.elapsed()),
+            records: self.records,
+        }
+    }
+
+    /// Sends until an answer is there, or nothing more may be sent.
+    pub(super) async fn answer(
+        &mut self,
+        messages: &[Message],
+        format: Option<&Format<'_>>,
+    ) -> Result<Draft, ModelError> {
+        if let Some(problem) = history_problem(messages) {
+            return Err(self.fail(ErrorClass::Ours, &problem));
+        }
+        loop {
+            let traits = self.inner.memory.of(self.model);
+            let fault = match self.request(messages, format, traits).await {
+                Ok(draft) => return Ok(draft),
+                Err(fault) => fault,
+            };
+            let learnt = fault.refused.is_some_and(|r| self.inner.memory.learn(self.model, r, traits));
+            if learnt && !self.is_spent() {
+                continue;
+            }
+            // What was learnt makes the next call of this model another one: it is worth a new try.
+            let class = if learnt { ErrorClass::Reply } else { fault.class };
+            if !class.retryable() || self.is_spent() {
+                return Err(self.fail(class, &fault.detail));
+            }
+            let wait = Duration::from_millis(self.wait_ms(class));
+            if wait > Duration::from_millis(WAIT_IN_PLACE_MS_MAX) || Instant::now() + wait >= self.deadline {
+                return Err(self.fail(class, &fault.detail));
+            }
+            tokio::select! {
+                biased;
+                () = self.ask.stop.cancelled() => return Err(self.fail(ErrorClass::Cancelled, "stopped by the caller")),
+                () = tokio::time::sleep(wait) => {}
+            }
+        }
+    }
+
+    /// Full hint or doubled backoff, with jitter above it: a fleet must not come back on one beat (A23).
+    fn wait_ms(&self, class: ErrorClass) -> u64 {
+        let backoff = BACKOFF_MS << self.requests.saturating_sub(1).min(6);
+        let hint = match class {
+            ErrorClass::Quota { retry_after_ms } => retry_after_ms.unwrap_or(0),
+            ErrorClass::Ours
+            | ErrorClass::Reply
+            | ErrorClass::Overload
+            | ErrorClass::Context
+            | ErrorClass::Auth
+            | ErrorClass::Network
+            | ErrorClass::Cancelled => 0,
+        };
+        hint.max(backoff / 2) + rand::random_range(0..=backoff / 2)
+    }
+
+    /// One HTTP request and its record (I10).
+    async fn request(
+        &mut self,
+        messages: &[Message],
+        format: Option<&Format<'_>>,
+        traits: Traits,
+    ) -> Result<Draft, Fault> {
+        let config = &self.inner.config;
+        let mut tools = self.ask.tools;
+        let mut sent = Cow::Borrowed(messages);
+        let has_calls =
+            || messages.iter().any(|m| matches!(m, Message::Assistant { calls, .. } if !calls.is_empty()));
+        if traits.prompted_tools && (!tools.is_empty() || has_calls()) {
+            sent = Cow::Owned(prompted::rewrite(messages, tools));
+            tools = &[];
+        }
+        if let Some(format) = format
+            && traits.rung != super::dialect::Rung::JsonSchema
+        {
+            let words = wording::format(format.schema);
+            match sent.to_mut().last_mut() {
+                Some(Message::User(text)) => {
+                    text.push_str("\n\n");
+                    text.push_str(&words);
+                }
+                _ => sent.to_mut().push(Message::User(words)),
+            }
+        }
+        let body = openai::body(&Request {
+            model: self.model,
+            messages: &sent,
+            tools,
+            format,
+            output_tokens_max: match self.ask.output_tokens_max {
+                0 => config.output_tokens_max,
+                n => n,
+            },
+            temperature: config.temperature,
+            traits,
+        });
+        self.requests += 1;
+        let mut record = CallRecord {
+            v: 1,
+            role: self.ask.role.into(),
+            model: self.model.into(),
+            dialect: match format {
+                Some(_) => traits.rung.as_str(),
+                None if traits.prompted_tools => "prompted",
+                None => "native",
+            }
+            .into(),
+            prompt_hash: prompt_hash(&body),
+            messages: u32::try_from(sent.len()).unwrap_or(u32::MAX),
+            tools: u32::try_from(self.ask.tools.len()).unwrap_or(u32::MAX),
+            request: self.requests,
+            started_at_ms: unix_ms(),
+            ..CallRecord::default()
+        };
+        let bytes = body.to_string().into_bytes();
+        let prompt_bytes = bytes.len();
+        let begun = Instant::now();
+        let bounds = Bounds {
+            idle: Duration::from_millis(config.idle_timeout_ms.max(1)),
+            deadline: self.deadline,
+            response_bytes_max: config.response_bytes_max,
+            stop: self.ask.stop,
+            on_bytes: self.ask.on_bytes,
+        };
+        let outcome = exchange(&self.inner.http, &config.url, &config.api_key, bytes, &bounds).await;
+        record.duration_ms = millis(begun.elapsed());
+        let outcome = match outcome {
+            Ok(draft) => {
+                let usage = draft.usage.filter(|u| u.input_tokens + u.output_tokens > 0);
+                let usage = usage.unwrap_or_else(|| estimate(prompt_bytes, draft_bytes(&draft)));
+                record.spend(usage, config.input_microusd_per_mtok, config.output_microusd_per_mtok);
+                record.finish = draft.finish.map_or("none", Finish::as_str).into();
+                self.usable(draft, &mut record)
+            }
+            Err(fault) => {
+                if fault.output_bytes > 0 {
+                    // A stream's frame is some 200 bytes around a token of text.
+                    let usage = estimate(prompt_bytes, fault.output_bytes / 50);
+                    record.spend(usage, config.input_microusd_per_mtok, config.output_microusd_per_mtok);
+                }
+                Err(fault)
+            }
+        };
+        if let Err(fault) = &outcome {
+            record.error = fault.class.as_str().into();
+            record.detail = redact(&fault.detail, config.api_key.expose_secret());
+            tracing::warn!(
+                role = self.ask.role,
+                model = self.model,
+                class = record.error,
+                request = record.request,
+                detail = record.detail,
+                "model request failed"
+            );
+        }
+        self.records.push(record);
+        outcome
+    }
+
+    /// Sets reasoning apart and refuses an answer that is none (A1, A13).
+    fn usable(&mut self, mut draft: Draft, record: &mut CallRecord) -> Result<Draft, Fault> {
+        let (thought, answer) = match tolerant::thought(&draft.text) {
+            Thought::None => (None, None),
+            Thought::Apart { reasoning, answer } => (Some(reasoning.to_owned()), Some(answer.to_owned())),
+            Thought::Unclosed { reasoning } => (Some(reasoning.to_owned()), Some(String::new())),
+        };
+        if let (Some(thought), Some(answer)) = (thought, answer) {
+            if draft.reasoning.is_empty() {
+                draft.reasoning = thought;
+            }
+            draft.text = answer;
+        }
+        if draft.finish.is_none() {
+            tracing::warn!(
+                model = self.model,
+                "the stream ended without a finish reason; what came is taken"
+            );
+            self.repairs += 1;
+            record.repairs += 1;
+        }
+        let cut = matches!(draft.finish, Some(Finish::Length | Finish::Filter));
+        if draft.text.trim().is_empty() && draft.calls.is_empty() && !cut {
+            return Err(Fault::new(ErrorClass::Reply, "the answer is empty"));
+        }
+        Ok(draft)
+    }
+}
+
+/// Every call answered exactly once, in order, before anything else follows: servers answer 400 otherwise.
+fn history_problem(messages: &[Message]) -> Option<String> {
+    let mut open: Vec<&str> = vec![];
+    for message in messages {
+        match message {
+            Message::Tool { call_id, .. } if open.first() == Some(&call_id.as_str()) => {
+                open.remove(0);
+            }
+            Message::Tool { call_id, .. } => {
+                return Some(format!("the history answers the call `{call_id}` out of turn"));
+            }
+            Message::System(_) | Message::User(_) | Message::Assistant { .. } => {
+                if let Some(id) = open.first() {
+                    return Some(format!("the history never answers the call `{id}`"));
+                }
+                if let Message::Assistant { calls, .. } = message {
+                    open = calls.iter().map(|c| c.id.as_str()).collect();
+                }
+            }
+        }
+    }
+    match open.first() {
+        Some(id) => Some(format!("the history never answers the call `{id}`")),
+        None if messages.is_empty() => Some("there is no message to send".into()),
+        None => None,
+    }
+}
+
+fn prompt_hash(body: &Value) -> String {
+    let mut hash = Sha256::new();
+    for part in ["messages", "tools"] {
+        if let Some(value) = body.get(part) {
+            hash.update(value.to_string().as_bytes());
+        }
+    }
+    hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
+}
+
+fn draft_bytes(draft: &Draft) -> usize {
+    let calls: usize = draft.calls.iter().map(|c| c.name.len() + c.arguments.to_string().len()).sum();
+    draft.text.len() + draft.reasoning.len() + calls
+}
+
+fn estimate(prompt_bytes: usize, answer_bytes: usize) -> Usage {
+    let tokens = |bytes: usize| u64::try_from(bytes.div_ceil(BYTES_PER_TOKEN)).unwrap_or(u64::MAX);
+    Usage {
+        input_tokens: tokens(prompt_bytes),
+        output_tokens: tokens(answer_bytes),
+        cached_tokens: 0,
+        estimated: true,
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// For records only: no decision is taken by this clock.
+fn unix_ms() -> u64 {
+    u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0)
+}

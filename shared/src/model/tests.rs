@@ -1,0 +1,1 @@
+//! The client against a real HTTP server that checks every request.
