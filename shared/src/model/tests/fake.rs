@@ -1,0 +1,220 @@
+//! A model server with a script: it checks each request as strict providers do and fails when asked for more.
+
+use crate::config;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use futures::StreamExt;
+use serde_json::{Value, json};
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Arc, Mutex};
+
+/// What the server does with one request.
+pub(in crate::model) enum Answer {
+    Json(u16, Value),
+    /// A 429 with that `Retry-After`, or another status with that header.
+    Header(u16, &'static str, String, Value),
+    /// These bytes, then the end, a broken connection, or silence.
+    Stream(String, Ending),
+}
+
+pub(in crate::model) enum Ending {
+    Close,
+    Break,
+    Stall,
+}
+
+impl Answer {
+    pub(in crate::model) fn sse(events: &[Value]) -> Self {
+        let mut text: String = events.iter().map(|e| format!("data: {e}\n\n")).collect();
+        text.push_str("data: [DONE]\n\n");
+        Self::Stream(text, Ending::Close)
+    }
+
+    pub(in crate::model) fn error(status: u16, message: &str, kind: &str) -> Self {
+        Self::Json(status, json!({"error": {"message": message, "type": kind, "param": null, "code": null}}))
+    }
+}
+
+/// A chunk of a stream.
+pub(in crate::model) fn chunk(delta: Value, finish: Option<&str>) -> Value {
+    json!({"id": "x", "object": "chat.completion.chunk", "model": "m",
+        "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
+}
+
+/// A whole answer with that message.
+pub(in crate::model) fn whole(message: Value, finish: &str) -> Answer {
+    Answer::Json(
+        200,
+        json!({"id": "x", "object": "chat.completion", "model": "m",
+            "choices": [{"index": 0, "message": message, "finish_reason": finish}],
+            "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}}),
+    )
+}
+
+pub(in crate::model) fn said(text: &str) -> Answer {
+    whole(json!({"role": "assistant", "content": text}), "stop")
+}
+
+/// A real answer from `tests/fixtures/model`.
+pub(in crate::model) fn fixture(text: &str) -> Answer {
+    let fixture: Value = serde_json::from_str(text).unwrap();
+    match fixture.get("sse_lines") {
+        Some(lines) => {
+            let lines: Vec<&str> = lines.as_array().unwrap().iter().map(|l| l.as_str().unwrap()).collect();
+            Answer::Stream(lines.join("\n\n") + "\n\n", Ending::Close)
+        }
+        None => Answer::Json(fixture["status"].as_u64().unwrap() as u16, fixture["response"].clone()),
+    }
+}
+
+/// The running server.
+pub(in crate::model) struct Fake {
+    pub(in crate::model) url: String,
+    script: Arc<Script>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+struct Script {
+    answers: Mutex<VecDeque<Answer>>,
+    requests: Mutex<Vec<Value>>,
+    problems: Mutex<Vec<String>>,
+}
+
+impl Fake {
+    pub(in crate::model) async fn start(answers: Vec<Answer>) -> Self {
+        let script = Arc::new(Script {
+            answers: Mutex::new(answers.into()),
+            requests: Mutex::default(),
+            problems: Mutex::default(),
+        });
+        let app = axum::Router::new()
+            .route("/v1/chat/completions", axum::routing::post(serve))
+            .with_state(Arc::clone(&script));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/v1", listener.local_addr().unwrap());
+        let task = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+        Self { url, script, task }
+    }
+
+    pub(in crate::model) fn requests(&self) -> Vec<Value> {
+        self.script.requests.lock().unwrap().clone()
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        self.task.abort();
+        if !std::thread::panicking() {
+            assert_eq!(*self.script.problems.lock().unwrap(), Vec::<String>::new());
+            assert_eq!(self.script.answers.lock().unwrap().len(), 0, "answers left in the script");
+        }
+    }
+}
+
+/// A configuration with short times for this server.
+pub(in crate::model) fn config(fake: &Fake) -> config::Model {
+    config::Model {
+        url: fake.url.clone(),
+        api_key: "sk-secret-key-of-tests".into(),
+        standard: "m".into(),
+        idle_timeout_ms: 5_000,
+        call_timeout_ms: 10_000,
+        ..config::Model::default()
+    }
+}
+
+async fn serve(State(script): State<Arc<Script>>, headers: HeaderMap, body: Bytes) -> Response {
+    let request: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
+    script.requests.lock().unwrap().push(request.clone());
+    let mut problems = problems(&request);
+    if headers.get("authorization").is_none_or(|h| h != "Bearer sk-secret-key-of-tests") {
+        problems.push("no or wrong key".into());
+    }
+    let answer = script.answers.lock().unwrap().pop_front();
+    if answer.is_none() {
+        problems.push("asked for more than the script holds".into());
+    }
+    if !problems.is_empty() {
+        script.problems.lock().unwrap().extend(problems.clone());
+        return json_response(500, &json!({"error": {"message": problems.join("; ")}}));
+    }
+    match answer.unwrap() {
+        Answer::Json(status, value) => json_response(status, &value),
+        Answer::Header(status, name, header, value) => {
+            let mut response = json_response(status, &value);
+            response.headers_mut().insert(name, header.parse().unwrap());
+            response
+        }
+        Answer::Stream(text, ending) => {
+            let first = futures::stream::iter([Ok::<_, std::io::Error>(Bytes::from(text))]);
+            let rest = match ending {
+                Ending::Close => futures::stream::empty().boxed(),
+                Ending::Break => {
+                    // The broken end must not overtake the bytes before it.
+                    futures::stream::once(async {
+                        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                        Err(std::io::Error::other("cut"))
+                    })
+                    .boxed()
+                }
+                Ending::Stall => futures::stream::pending().boxed(),
+            };
+            Response::builder()
+                .header("content-type", "text/event-stream")
+                .body(Body::from_stream(first.chain(rest)))
+                .unwrap()
+        }
+    }
+}
+
+fn json_response(status: u16, value: &Value) -> Response {
+    Response::builder()
+        .status(StatusCode::from_u16(status).unwrap())
+        .header("content-type", "application/json")
+        .body(Body::from(value.to_string()))
+        .unwrap()
+}
+
+/// What a strict provider would answer 400 to.
+fn problems(request: &Value) -> Vec<String> {
+    let mut problems = vec![];
+    if request["model"] != "m" || request["stream"] != true {
+        problems.push("model or stream is wrong".into());
+    }
+    if request["max_tokens"].as_u64().is_none() && request["max_completion_tokens"].as_u64().is_none() {
+        problems.push("no token limit".to_owned());
+    }
+    let mut seen = HashSet::new();
+    let mut open = VecDeque::new();
+    for message in request["messages"].as_array().into_iter().flatten() {
+        if message["role"] == "tool" {
+            if open.pop_front().as_deref() != message["tool_call_id"].as_str() {
+                problems.push("a tool message answers no open call".into());
+            }
+            continue;
+        }
+        if !open.is_empty() {
+            problems.push("an unanswered call".into());
+        }
+        for call in message["tool_calls"].as_array().into_iter().flatten() {
+            let id = call["id"].as_str().unwrap_or("").to_owned();
+            if id.is_empty() || !seen.insert(id.clone()) {
+                problems.push(format!("id `{id}` is empty or used twice"));
+            }
+            let arguments = call["function"]["arguments"].as_str().unwrap_or("");
+            if !serde_json::from_str::<Value>(arguments).is_ok_and(|v| v.is_object()) {
+                problems.push("arguments in the history are no object".into());
+            }
+            open.push_back(id);
+        }
+        if message["role"] == "assistant" && message["content"].is_null() {
+            problems.push("an assistant message without content".into());
+        }
+    }
+    if !open.is_empty() {
+        problems.push("an unanswered call at the end".into());
+    }
+    problems
+}
