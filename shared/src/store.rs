@@ -5,20 +5,36 @@
 
 mod calls;
 mod events;
+mod fields;
 mod fleet;
 mod goals;
+mod keys;
+mod link;
 mod people;
+mod reply;
+mod scripts;
+mod server;
 mod sweeper;
 mod tickets;
+mod waiter;
 
 pub use calls::*;
-pub use fleet::Waiter;
+pub use waiter::Waiter;
 
 use crate::config;
+use keys::Keys;
+use link::{Dialer, Link};
+use redis::Value;
+use scripts::Script;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// A handle to the store; cheap to clone.
 #[derive(Clone)]
-pub struct Store {}
+pub struct Store {
+    link: Arc<Link>,
+    keys: Arc<Keys>,
+}
 
 /// What can go wrong on the way to Redis and back.
 #[derive(Debug, thiserror::Error)]
@@ -53,22 +69,37 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError`] naming what is wrong and the way out.
-    pub async fn connect(_config: &config::Redis) -> Result<Self> {
-        todo!()
+    pub async fn connect(config: &config::Redis) -> Result<Self> {
+        let store = Self::connect_unchecked(config).await?;
+        let problems = store.problems(config.allow_no_persistence).await?;
+        if problems.is_empty() { Ok(store) } else { Err(StoreError::Refused(problems.join("\n"))) }
     }
 
     /// Connects without the checks, for `muster doctor`, which reports them itself.
-    pub async fn connect_unchecked(_config: &config::Redis) -> Result<Self> {
-        todo!()
+    ///
+    /// # Errors
+    /// [`StoreError`] when the URL is wrong or nobody answers.
+    pub async fn connect_unchecked(config: &config::Redis) -> Result<Self> {
+        let dialer = Arc::new(Dialer::new(config)?);
+        let link = Arc::new(Link::new(dialer, Duration::from_millis(config.response_timeout_ms)));
+        let store = Self { link, keys: Arc::new(Keys::new(&config.prefix, 0)) };
+        store.now_ms().await?;
+        Ok(store)
     }
 
-    /// What [`Store::connect`] would refuse, each with the way out. Empty: all is well.
-    pub async fn problems(&self, _allow_no_persistence: bool) -> Result<Vec<String>> {
-        todo!()
+    async fn call(&self, script: &Script, args: &[Vec<u8>]) -> Result<Value> {
+        let (by_hash, whole) = script.calls(&self.keys.ctl(), args);
+        self.link.run(&by_hash, Some(&whole)).await.map_err(|e| match e {
+            StoreError::Broken(text) => StoreError::Broken(format!("{}: {text}", script.name)),
+            other => other,
+        })
     }
 
-    /// Redis clock, milliseconds.
-    pub async fn now_ms(&self) -> Result<u64> {
-        todo!()
+    async fn command(&self, verb: &str, args: &[&str]) -> Result<Value> {
+        let mut cmd = redis::cmd(verb);
+        for a in args {
+            cmd.arg(*a);
+        }
+        self.link.run(&cmd, None).await
     }
 }

@@ -369,6 +369,14 @@ pub struct Ticket {
     pub overlay_ref: String,
     /// Actor (model and prompt) that did the work under review.
     pub work_actor: String,
+    /// Consumer (or person) that did it.
+    pub work_by: String,
+    /// What the last failed attempt said, for the next one's prompt.
+    pub failure: String,
+    /// A person's note to the next attempt.
+    pub note: String,
+    /// The last verdict.
+    pub verdict: Option<Verdict>,
     pub cause: String,
     pub cause_detail: String,
     /// Until when a named person's decision is awaited, or a delayed retry is due; 0 if neither.

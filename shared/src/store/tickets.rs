@@ -1,68 +1,273 @@
 //! Claims and outcomes of tickets.
-use super::*;
+
+use super::{
+    Claim, ClaimReply, ClaimRequest, Completion, Decision, Failure, Held, Permit, Renewal, Result, Store, StoreError,
+    Written, fields, reply, scripts,
+};
+use crate::codec;
+use crate::message::Kind;
 use crate::ticket::Ticket;
+use redis::Value;
+
+/// Longest text kept of a failure.
+const DETAIL_BYTES_MAX: usize = 4096;
+/// Tickets read in one round trip.
+const PAGE: usize = 100;
+
+fn arg(text: impl ToString) -> Vec<u8> {
+    text.to_string().into_bytes()
+}
+
+fn json(value: &impl serde::Serialize) -> Result<Vec<u8>> {
+    serde_json::to_vec(value).map_err(|e| StoreError::Broken(e.to_string()))
+}
+
+fn roots(args: &mut Vec<Vec<u8>>, roots: Option<&(String, String)>) {
+    match roots {
+        Some((base, new)) => args.extend([arg("1"), arg(base), arg(new)]),
+        None => args.extend([arg("0"), vec![], vec![]]),
+    }
+}
+
+/// The first bytes of a text, cut at a character.
+fn head(text: &str) -> &str {
+    let mut end = text.len().min(DETAIL_BYTES_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
 
 impl Store {
     /// Claims up to `n` tickets. Repeating it with the same `lease_prefix` after a lost reply is safe.
-    pub async fn claim(&self, _request: &ClaimRequest<'_>) -> Result<ClaimReply> {
-        todo!()
+    ///
+    /// # Errors
+    /// [`StoreError`]; a retryable one means that the outcome is unknown: repeat with the same prefix.
+    pub async fn claim(&self, request: &ClaimRequest<'_>) -> Result<ClaimReply> {
+        let kind = match request.kind {
+            Kind::Work => "work",
+            Kind::Review => "review",
+        };
+        let mut args = vec![
+            arg(kind),
+            arg(request.consumer),
+            arg(request.lease_prefix),
+            arg(request.lease_ms),
+            arg(request.n),
+            arg(request.actor),
+        ];
+        args.extend(request.lanes.iter().map(arg));
+        let mut items = reply::array(self.call(&scripts::CLAIM, &args).await?)?.into_iter();
+        let word = reply::text(items.next().unwrap_or(Value::Nil))?;
+        let hint_ms = reply::number(items.next().unwrap_or(Value::Nil))?;
+        match word.as_str() {
+            "EMPTY" => Ok(ClaimReply::Empty),
+            "AGAIN" => Ok(ClaimReply::Again { hint_ms }),
+            "PAUSED" => Ok(ClaimReply::Paused { hint_ms }),
+            "OK" => {
+                let mut claims = vec![];
+                for item in items {
+                    claims.push(self.claimed(request, item).await?);
+                }
+                Ok(ClaimReply::Got(claims))
+            }
+            other => Err(StoreError::Broken(format!("claim answered {other:?}"))),
+        }
     }
-    /// Renews leases and beats the consumer. `idle_ms` is how long ago the work last moved.
+
+    async fn claimed(&self, request: &ClaimRequest<'_>, item: Value) -> Result<Claim> {
+        let mut parts = reply::array(item)?.into_iter();
+        let mut next = || parts.next().unwrap_or(Value::Nil);
+        let id = reply::text(next())?;
+        let epoch = reply::number(next())?;
+        let lease_id = reply::text(next())?;
+        let raw = reply::bytes(next())?;
+        let queue_wait_ms = reply::number(next())?;
+        let ticket = fields::ticket(&fields::Map::of(next())?)?;
+        // The hash is the truth: a body that does not decode costs nothing but its trace context.
+        let delivery = match codec::decode(&raw) {
+            Ok(delivery) => Some(delivery),
+            Err(_) if raw.is_empty() => None,
+            Err(e) => {
+                let lane = request.lanes.first().map_or("", String::as_str);
+                self.dead_letter(lane, &raw, &e.to_string()).await?;
+                None
+            }
+        };
+        let held = Held { id, epoch, lease_id };
+        Ok(Claim { kind: request.kind, held, ticket, delivery, queue_wait_ms })
+    }
+
+    /// Renews leases and beats the consumer. `idle_ms` (second of each pair) is how long ago the work last moved.
+    /// A manager renews its goal as `g:<goal id>`.
+    ///
+    /// # Errors
+    /// [`StoreError`]; whoever cannot renew must stop before its lease ends.
     pub async fn renew(
         &self,
-        _consumer: &str,
-        _lanes: &[String],
-        _lease_ms: u64,
-        _progress_limit_ms: u64,
-        _run_limit_ms: u64,
-        _held: &[(Held, u64)],
+        consumer: &str,
+        lanes: &[String],
+        lease_ms: u64,
+        progress_limit_ms: u64,
+        run_limit_ms: u64,
+        held: &[(Held, u64)],
     ) -> Result<Vec<Renewal>> {
-        todo!()
+        let mut args =
+            vec![arg(consumer), arg(lease_ms), arg(progress_limit_ms), arg(run_limit_ms), arg(lanes.len())];
+        args.extend(lanes.iter().map(arg));
+        for (h, idle_ms) in held {
+            args.extend([arg(&h.id), arg(h.epoch), arg(&h.lease_id), arg(idle_ms)]);
+        }
+        let mut out = vec![];
+        for item in reply::array(self.call(&scripts::RENEW, &args).await?)? {
+            let mut parts = reply::array(item)?.into_iter();
+            let word = reply::text(parts.next().unwrap_or(Value::Nil))?;
+            let expires_in_ms = reply::number(parts.next().unwrap_or(Value::Nil))?;
+            out.push(match word.as_str() {
+                "OK" => Renewal::Ok { expires_in_ms },
+                "CANCEL" => Renewal::Cancel,
+                _ => Renewal::Lost,
+            });
+        }
+        Ok(out)
     }
+
     /// Hands in finished work; under review policy none it publishes.
-    pub async fn complete(&self, _done: &[Completion]) -> Result<Vec<Written>> {
-        todo!()
+    ///
+    /// # Errors
+    /// [`StoreError`]; a retryable one: repeat, DUP counts as accepted.
+    pub async fn complete(&self, done: &[Completion]) -> Result<Vec<Written>> {
+        let mut args = vec![];
+        for c in done {
+            args.extend([arg(&c.held.id), arg(c.held.epoch), arg(&c.held.lease_id), json(&c.report)?]);
+            args.extend([arg(&c.overlay_ref), arg(&c.actor)]);
+            roots(&mut args, c.roots.as_ref());
+        }
+        self.words(&scripts::COMPLETE, &args).await
     }
+
     /// A reviewer's verdicts; a pass publishes and releases the dependents.
-    pub async fn decide(&self, _decisions: &[Decision]) -> Result<Vec<Written>> {
-        todo!()
+    ///
+    /// # Errors
+    /// [`StoreError`]; a retryable one: repeat, DUP counts as accepted.
+    pub async fn decide(&self, decisions: &[Decision]) -> Result<Vec<Written>> {
+        let mut args = vec![];
+        for d in decisions {
+            let pass = if d.verdict.passes() { "1" } else { "0" };
+            args.extend([arg(&d.held.id), arg(d.held.epoch), arg(&d.held.lease_id), json(&d.verdict)?]);
+            args.extend([arg(pass), arg(head(&d.verdict.comment()))]);
+            roots(&mut args, d.roots.as_ref());
+        }
+        self.words(&scripts::DECIDE, &args).await
     }
+
+    async fn words(&self, script: &scripts::Script, args: &[Vec<u8>]) -> Result<Vec<Written>> {
+        reply::texts(self.call(script, args).await?)?.iter().map(|w| reply::written(w)).collect()
+    }
+
+    async fn outcome(&self, what: &str, held: &Held, rest: Vec<Vec<u8>>) -> Result<Written> {
+        let mut args = vec![arg(what), arg(&held.id), arg(held.epoch), arg(&held.lease_id)];
+        args.extend(rest);
+        reply::written(&reply::text(self.call(&scripts::OUTCOME, &args).await?)?)
+    }
+
     /// The attempt (or the review) failed.
-    pub async fn fail(&self, _failure: &Failure) -> Result<Written> {
-        todo!()
+    ///
+    /// # Errors
+    /// [`StoreError`]; a retryable one: repeat, DUP counts as accepted.
+    pub async fn fail(&self, failure: &Failure) -> Result<Written> {
+        let rest = vec![arg(failure.class.as_str()), arg(head(&failure.detail)), arg(failure.delay_ms)];
+        self.outcome("fail", &failure.held, rest).await
     }
+
     /// Gives the ticket back unharmed (drain).
-    pub async fn release(&self, _held: &Held) -> Result<Written> {
-        todo!()
+    ///
+    /// # Errors
+    /// [`StoreError`]; a retryable one: repeat, DUP counts as accepted.
+    pub async fn release(&self, held: &Held) -> Result<Written> {
+        self.outcome("release", held, vec![]).await
     }
+
     /// Asks a person to confirm one exact call.
-    pub async fn park(&self, _held: &Held, _permit: &Permit, _expiry_ms: u64) -> Result<Written> {
-        todo!()
+    ///
+    /// # Errors
+    /// [`StoreError`]; a retryable one: repeat, DUP counts as accepted.
+    pub async fn park(&self, held: &Held, permit: &Permit, expiry_ms: u64) -> Result<Written> {
+        self.outcome("park", held, vec![json(permit)?, arg(expiry_ms)]).await
     }
+
     /// One of its paths changed under it.
-    pub async fn conflict(&self, _held: &Held, _detail: &str) -> Result<Written> {
-        todo!()
+    ///
+    /// # Errors
+    /// [`StoreError`]; a retryable one: repeat, DUP counts as accepted.
+    pub async fn conflict(&self, held: &Held, detail: &str) -> Result<Written> {
+        self.outcome("conflict", held, vec![arg(head(detail))]).await
     }
+
     /// A ticket, or `None`.
-    pub async fn ticket(&self, _id: &str) -> Result<Option<Ticket>> {
-        todo!()
+    ///
+    /// # Errors
+    /// [`StoreError`] when Redis does not answer or the hash does not read.
+    pub async fn ticket(&self, id: &str) -> Result<Option<Ticket>> {
+        let map = fields::Map::of(self.command("HGETALL", &[&self.keys.ticket(id)]).await?)?;
+        if map.is_empty() { Ok(None) } else { fields::ticket(&map).map(Some) }
     }
+
     /// A page of a goal's tickets in plan order.
-    pub async fn tickets(&self, _goal: &str, _offset: usize, _limit: usize) -> Result<Vec<Ticket>> {
-        todo!()
+    ///
+    /// # Errors
+    /// As [`Store::ticket`].
+    pub async fn tickets(&self, goal: &str, offset: usize, limit: usize) -> Result<Vec<Ticket>> {
+        if limit == 0 {
+            return Ok(vec![]);
+        }
+        let last = offset + limit - 1;
+        let ids = reply::texts(
+            self.command("ZRANGE", &[&self.keys.of_goal(goal, "t"), &offset.to_string(), &last.to_string()]).await?,
+        )?;
+        let reads = futures::future::join_all(ids.iter().map(|id| self.ticket(id))).await;
+        let mut out = vec![];
+        for read in reads {
+            out.extend(read?);
+        }
+        Ok(out)
     }
+
     /// All of a goal's tickets in plan order (read in pages).
-    pub async fn all_tickets(&self, _goal: &str) -> Result<Vec<Ticket>> {
-        todo!()
+    ///
+    /// # Errors
+    /// As [`Store::ticket`].
+    pub async fn all_tickets(&self, goal: &str) -> Result<Vec<Ticket>> {
+        let mut out = vec![];
+        loop {
+            let page = self.tickets(goal, out.len(), PAGE).await?;
+            let last = page.len() < PAGE;
+            out.extend(page);
+            if last {
+                return Ok(out);
+            }
+        }
     }
+
     /// A worker's progress: an event, a conclusion for the shared list, and for an obstacle a word to the manager.
+    ///
+    /// # Errors
+    /// [`StoreError`]; a repeat writes a second event, never a second effect.
     pub async fn progress(
         &self,
-        _held: &Held,
-        _status: &str,
-        _message: &str,
-        _conclusion: Option<&str>,
+        held: &Held,
+        status: &str,
+        message: &str,
+        conclusion: Option<&str>,
     ) -> Result<Written> {
-        todo!()
+        let args = [
+            arg(&held.id),
+            arg(held.epoch),
+            arg(&held.lease_id),
+            arg(status),
+            arg(head(message)),
+            arg(head(conclusion.unwrap_or_default())),
+        ];
+        reply::written(&reply::text(self.call(&scripts::PROGRESS, &args).await?)?)
     }
 }

@@ -409,6 +409,7 @@ impl Life {
 ///
 /// # Errors
 /// [`Illegal`] when the event does not fit the status; the ticket stays as it is.
+#[expect(clippy::wildcard_enum_match_arm, reason = "`_` is only ever: not possible here")]
 pub fn next(life: &Life, event: Event, caps: &Caps) -> Result<Life, Illegal> {
     use Event as E;
     use Status as S;
@@ -530,8 +531,14 @@ pub fn next(life: &Life, event: Event, caps: &Caps) -> Result<Life, Illegal> {
             _ => illegal,
         },
         E::PersonDelivers => match l.status {
-            S::NeedsHuman if l.review == ReviewPolicy::None => Ok(l.edited().to(S::Done)),
-            S::NeedsHuman => Ok(l.edited().to(S::Reviewing)),
+            // The files are published by a reviewer like all others: policy none becomes code.
+            S::NeedsHuman => {
+                let mut n = l.edited();
+                if n.review == ReviewPolicy::None {
+                    n.review = ReviewPolicy::Code;
+                }
+                Ok(n.to(S::Reviewing))
+            }
             _ => illegal,
         },
         E::NeedAdded => match l.status {

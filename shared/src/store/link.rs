@@ -1,0 +1,254 @@
+//! Connections to Redis: how one is made, when it is thrown away, which errors mean what.
+//!
+//! redis-rs alone does not drop a connection whose server became read-only, and answers after 500 ms with a
+//! time-out by default: both are set right here. A time-out means "outcome unknown": the same call is made
+//! again, and the scripts answer DUP where it had been done.
+
+use super::{Result, StoreError};
+use crate::config;
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::cluster::ClusterClient;
+use redis::cluster_async::ClusterConnection;
+use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
+use redis::{AsyncConnectionConfig, Cmd, ErrorKind, IntoConnectionInfo, ServerErrorKind, Value};
+use secrecy::ExposeSecret;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Mutex;
+
+/// Tries of one call before it is given back as unavailable; the waits between them are doubled.
+const TRIES: u32 = 4;
+const FIRST_WAIT: Duration = Duration::from_millis(50);
+
+/// What an error asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ask {
+    /// Throw the connection away and try again.
+    Reconnect,
+    /// Wait and try again on the same connection.
+    Wait,
+    /// The script is not cached there.
+    Load,
+    OutOfMemory,
+    Refused,
+    Broken,
+}
+
+/// Which of these an error is.
+pub(super) fn class(e: &redis::RedisError) -> Ask {
+    let code = e.code().unwrap_or_default();
+    if code == "OOM" || e.to_string().contains("OOM command not allowed") {
+        return Ask::OutOfMemory;
+    }
+    match e.kind() {
+        ErrorKind::Io | ErrorKind::ClusterConnectionNotFound | ErrorKind::MasterNameNotFoundBySentinel => {
+            Ask::Reconnect
+        }
+        ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig => Ask::Refused,
+        ErrorKind::Server(kind) => match kind {
+            ServerErrorKind::BusyLoading | ServerErrorKind::MasterDown | ServerErrorKind::ReadOnly => Ask::Reconnect,
+            ServerErrorKind::TryAgain | ServerErrorKind::ClusterDown | ServerErrorKind::Moved | ServerErrorKind::Ask => {
+                Ask::Wait
+            }
+            ServerErrorKind::NoScript => Ask::Load,
+            ServerErrorKind::NoPerm => Ask::Refused,
+            _ => Ask::Broken,
+        },
+        _ if e.is_unrecoverable_error() || e.is_connection_dropped() || e.is_timeout() => Ask::Reconnect,
+        _ => match code {
+            "UNBLOCKED" | "LOADING" | "READONLY" | "MASTERDOWN" => Ask::Reconnect,
+            "NOREPLICAS" | "BUSY" | "TRYAGAIN" | "CLUSTERDOWN" => Ask::Wait,
+            "NOAUTH" | "WRONGPASS" | "NOPERM" => Ask::Refused,
+            _ => Ask::Broken,
+        },
+    }
+}
+
+#[derive(Clone)]
+pub(super) enum Conn {
+    One(MultiplexedConnection),
+    Cluster(ClusterConnection),
+}
+
+impl Conn {
+    pub(super) async fn run(&mut self, cmd: &Cmd) -> redis::RedisResult<Value> {
+        match self {
+            Self::One(c) => c.req_packed_command(cmd).await.and_then(Value::extract_error),
+            Self::Cluster(c) => c.req_packed_command(cmd).await.and_then(Value::extract_error),
+        }
+    }
+}
+
+enum Target {
+    Single(redis::Client),
+    Sentinel(Mutex<SentinelClient>),
+    Cluster { nodes: Vec<String>, username: Option<String>, password: Option<String> },
+}
+
+/// Makes connections to the server that the configuration names.
+pub(super) struct Dialer {
+    target: Target,
+    connect_timeout: Duration,
+}
+
+impl Dialer {
+    pub(super) fn new(config: &config::Redis) -> Result<Self> {
+        let refused = |e: redis::RedisError| StoreError::Refused(format!("redis.url: {e}"));
+        let secret = config.password.expose_secret();
+        let url = config.url.as_str();
+        let (scheme, rest) = url.split_once("://").unwrap_or((url, ""));
+        let target = match scheme {
+            "redis-sentinel" | "rediss-sentinel" => {
+                let (auth, hosts) = split_auth(rest);
+                let (hosts, path) = hosts.split_once('/').unwrap_or((hosts, ""));
+                let mut path = path.split('/');
+                let master = path.next().filter(|m| !m.is_empty()).unwrap_or("mymaster");
+                let addresses = hosts
+                    .split(',')
+                    .map(|h| format!("redis://{h}").into_connection_info().map(|i| i.addr().clone()))
+                    .collect::<redis::RedisResult<Vec<_>>>()
+                    .map_err(refused)?;
+                let mut builder = SentinelClientBuilder::new(addresses, master.to_owned(), SentinelServerType::Master)
+                    .map_err(refused)?;
+                if let Some(db) = path.next().and_then(|d| d.parse().ok()) {
+                    builder = builder.set_client_to_redis_db(db);
+                }
+                if scheme.starts_with("rediss") {
+                    builder = builder.set_client_to_redis_tls_mode(redis::TlsMode::Secure);
+                }
+                if let Some(user) = auth.0 {
+                    builder = builder.set_client_to_redis_username(user);
+                }
+                let password = if secret.is_empty() { auth.1 } else { Some(secret) };
+                if let Some(password) = password {
+                    builder = builder.set_client_to_redis_password(password);
+                }
+                Target::Sentinel(Mutex::new(builder.build().map_err(refused)?))
+            }
+            "redis-cluster" | "rediss-cluster" => {
+                let (auth, hosts) = split_auth(rest);
+                let plain = if scheme.starts_with("rediss") { "rediss" } else { "redis" };
+                let nodes = hosts.trim_end_matches('/').split(',').map(|h| format!("{plain}://{h}")).collect();
+                let password = if secret.is_empty() { auth.1 } else { Some(secret) };
+                Target::Cluster { nodes, username: auth.0.map(Into::into), password: password.map(Into::into) }
+            }
+            _ => {
+                let mut info = url.into_connection_info().map_err(refused)?;
+                if !secret.is_empty() {
+                    let settings = info.redis_settings().clone().set_password(secret);
+                    info = info.set_redis_settings(settings);
+                }
+                Target::Single(redis::Client::open(info).map_err(refused)?)
+            }
+        };
+        Ok(Self { target, connect_timeout: Duration::from_millis(config.connect_timeout_ms) })
+    }
+
+    /// A new connection whose replies may take `response`.
+    pub(super) async fn dial(&self, response: Duration) -> redis::RedisResult<Conn> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.connect_timeout))
+            .set_response_timeout(Some(response));
+        match &self.target {
+            Target::Single(client) => {
+                Ok(Conn::One(client.get_multiplexed_async_connection_with_config(&config).await?))
+            }
+            Target::Sentinel(client) => {
+                Ok(Conn::One(client.lock().await.get_async_connection_with_config(&config).await?))
+            }
+            Target::Cluster { nodes, username, password } => {
+                let mut builder = ClusterClient::builder(nodes.clone())
+                    .connection_timeout(self.connect_timeout)
+                    .response_timeout(response);
+                if let Some(user) = username {
+                    builder = builder.username(user.clone());
+                }
+                if let Some(password) = password {
+                    builder = builder.password(password.clone());
+                }
+                Ok(Conn::Cluster(builder.build()?.get_async_connection().await?))
+            }
+        }
+    }
+}
+
+fn split_auth(rest: &str) -> ((Option<&str>, Option<&str>), &str) {
+    match rest.rsplit_once('@') {
+        None => ((None, None), rest),
+        Some((auth, hosts)) => {
+            let (user, password) = auth.split_once(':').unwrap_or((auth, ""));
+            ((Some(user).filter(|u| !u.is_empty()), Some(password).filter(|p| !p.is_empty())), hosts)
+        }
+    }
+}
+
+/// The command connection: multiplexed, shared, remade when an error says so.
+pub(super) struct Link {
+    pub(super) dialer: Arc<Dialer>,
+    response: Duration,
+    conn: Mutex<(u64, Option<Conn>)>,
+}
+
+impl Link {
+    pub(super) fn new(dialer: Arc<Dialer>, response: Duration) -> Self {
+        Self { dialer, response, conn: Mutex::new((0, None)) }
+    }
+
+    async fn get(&self) -> redis::RedisResult<(u64, Conn)> {
+        let mut slot = self.conn.lock().await;
+        if let Some(conn) = &slot.1 {
+            return Ok((slot.0, conn.clone()));
+        }
+        let conn = self.dialer.dial(self.response).await?;
+        *slot = (slot.0 + 1, Some(conn.clone()));
+        Ok((slot.0, conn))
+    }
+
+    async fn drop_if(&self, generation: u64) {
+        let mut slot = self.conn.lock().await;
+        if slot.0 == generation {
+            slot.1 = None;
+        }
+    }
+
+    /// Runs a command, with reconnects and waits as the error asks; `fallback` is sent when the script is not
+    /// cached. Safe to cancel: the command may still run on the server, so only idempotent ones go through here.
+    pub(super) async fn run(&self, cmd: &Cmd, fallback: Option<&Cmd>) -> Result<Value> {
+        let mut wait = FIRST_WAIT;
+        let mut last = String::new();
+        for attempt in 0..TRIES {
+            if attempt > 0 {
+                let jitter = rand::random_range(0.5..1.5);
+                tokio::time::sleep(wait.mul_f64(jitter)).await;
+                wait *= 3;
+            }
+            let (generation, mut conn) = match self.get().await {
+                Ok(got) => got,
+                Err(e) if class(&e) == Ask::Refused => return Err(StoreError::Refused(e.to_string())),
+                Err(e) => {
+                    last = e.to_string();
+                    continue;
+                }
+            };
+            let mut answer = conn.run(cmd).await;
+            if let (Err(e), Some(full)) = (&answer, fallback)
+                && class(e) == Ask::Load
+            {
+                answer = conn.run(full).await;
+            }
+            let e = match answer {
+                Ok(value) => return Ok(value),
+                Err(e) => e,
+            };
+            match class(&e) {
+                Ask::Reconnect => self.drop_if(generation).await,
+                Ask::Wait => {}
+                Ask::OutOfMemory => return Err(StoreError::OutOfMemory),
+                Ask::Refused => return Err(StoreError::Refused(e.to_string())),
+                Ask::Load | Ask::Broken => return Err(StoreError::Broken(e.to_string())),
+            }
+            last = e.to_string();
+        }
+        Err(StoreError::Unavailable(last))
+    }
+}

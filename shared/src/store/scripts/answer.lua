@@ -1,0 +1,76 @@
+#!lua flags=allow-oom
+-- answer: id, expected epoch (0: any), request id, who, decision word, note, flat edit (JSON list), overlay ref, permit args (JSON), new budget
+-- People's decisions on tickets and goals.   answers {OK} {DUP} {STALE} {NONE} {REFUSED why}
+local id, expected, request, who, word, note = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local t = load(id)
+if not t then
+  local g = goal_of(id)
+  if not g then return { 'NONE' } end
+  if redis.call('HGET', gk(id), 'last_request') == request then return { 'DUP' } end
+  if word ~= 'answer' then return { 'REFUSED', 'a goal takes the decision answer, not ' .. word } end
+  if expected > 0 and g.epoch ~= expected then return { 'STALE' } end
+  if g.state ~= 'needs_human' then return { 'REFUSED', 'the goal is ' .. g.state .. ', nobody asked' } end
+  redis.call('ZREM', P .. 'ask', 'g:' .. id)
+  local sealed = g.sealed == '1'
+  redis.call('HSET', gk(id), 'state', sealed and 'running' or 'planning', 'stalls', 0, 'losses', 0, 'cause', '', 'cause_detail', '',
+    'due_at', '', 'late', '', 'last_request', request, 'updated_at', NOW)
+  if ARGV[10] ~= '' then redis.call('HSET', gk(id), 'budget_tokens', ARGV[10]) end
+  g.state = sealed and 'running' or 'planning'
+  g.late = ''
+  if note ~= '' then redis.call('RPUSH', gk(id) .. ':notes', note) end
+  event(id, 'goal_answered', nil, 'needs_human', g.state, who, note)
+  inbox(g, sealed and 'answered' or 'plan', nil, note)
+  rings_open(g)
+  return { 'OK' }
+end
+if redis.call('HGET', hk(id), 'last_request') == request then return { 'DUP' } end
+if expected > 0 and t.epoch ~= expected then return { 'STALE' } end
+local g = goal_of(t.goal)
+if word ~= 'reopen' and OVER[g.state] then return { 'REFUSED', 'the goal is ' .. g.state } end
+local set = { 'last_request', request }
+if word == 'retry' then
+  if t.status ~= 'needs_human' then return { 'REFUSED', 'the ticket is ' .. t.status .. ', not needs_human' } end
+  for _, v in ipairs(cjson.decode(ARGV[7])) do set[#set + 1] = v end
+  for _, v in ipairs({ 'note', note, 'revision', (tonumber(t.revision) or 0) + 1, 'permit', '' }) do set[#set + 1] = v end
+  move_to_work(t, 'pending', { word = 'person_retry', who = who, detail = note, set = reset_counters(set) })
+elseif word == 'deliver' then
+  if t.status ~= 'needs_human' then return { 'REFUSED', 'the ticket is ' .. t.status .. ', not needs_human' } end
+  -- A person's files are published by a reviewer too: policy none becomes code.
+  if t.review == 'none' then set[#set + 1] = 'review'; set[#set + 1] = 'code' end
+  for _, v in ipairs({ 'overlay_ref', ARGV[8], 'work_actor', 'person:' .. who, 'work_by', who, 'result', note }) do set[#set + 1] = v end
+  move(t, 'reviewing', { word = 'person_delivers', who = who, set = reset_counters(set) })
+elseif word == 'skip' or word == 'fail' then
+  if TERMINAL[t.status] then return { 'REFUSED', 'the ticket is ' .. t.status .. ' already' } end
+  move(t, word == 'skip' and 'skipped' or 'failed', { who = who, detail = note, set = set })
+  ended(t)
+elseif word == 'approve' or word == 'deny' then
+  if t.status ~= 'awaiting_approval' then return { 'REFUSED', 'the ticket is ' .. t.status .. ', not awaiting_approval' } end
+  -- The stored call itself stays byte for byte: cjson would change empty lists.
+  for _, v in ipairs({ 'permit_state', word == 'approve' and 'approved' or 'denied', 'permit_note', note, 'permit_args', ARGV[9] }) do
+    set[#set + 1] = v
+  end
+  move_to_work(t, 'pending', { word = word == 'approve' and 'approved' or 'denied', who = who, detail = note, set = set, head = true })
+elseif word == 'reopen' then
+  if not TERMINAL[t.status] or t.status == 'superseded' then
+    return { 'REFUSED', 'the ticket is ' .. t.status .. ', only an ended one is reopened' }
+  end
+  local was_done = t.status == 'done'
+  if OVER[g.state] then
+    redis.call('HSET', gk(g.id), 'state', 'running', 'cause', '', 'cause_detail', '', 'updated_at', NOW, 'late', '')
+    redis.call('ZREM', P .. 'done', g.id)
+    redis.call('SREM', P .. 'ending', g.id)
+    redis.call('ZADD', P .. 'live', NOW, g.id)
+    event(g.id, 'goal_reopened', nil, g.state, 'running', who, note)
+    g.state = 'running'
+  end
+  for _, v in ipairs({ 'note', note, 'generation', (tonumber(t.generation) or 0) + 1, 'interventions', 0, 'permit', '' }) do set[#set + 1] = v end
+  move_to_work(t, 'pending', { word = 'reopened', who = who, detail = note, set = reset_counters(set) })
+  t.generation = (tonumber(t.generation) or 0) + 1
+  if was_done then
+    for _, d in ipairs(redis.call('ZRANGE', hk(id) .. ':o', 0, PAGE - 1)) do reopen_need(d, id, false) end
+    if redis.call('ZCARD', hk(id) .. ':o') > PAGE then fan_push('open', t, PAGE) end
+  end
+else
+  return { 'REFUSED', 'a ticket does not take the decision ' .. word }
+end
+return { 'OK' }

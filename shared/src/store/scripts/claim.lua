@@ -1,0 +1,129 @@
+#!lua flags=allow-oom
+-- claim: kind, consumer, lease prefix, lease ms, n, actor, lanes…
+-- answers: word, hint ms, then per ticket {id, epoch, lease id, raw delivery, queue wait ms, flat fields}
+local kind, consumer, prefix, lease_ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local n, actor = math.min(tonumber(ARGV[5]), 16), ARGV[6]
+local PROBES = 48
+local got_key = P .. 'cl:' .. consumer
+local out = {}
+local function answer(t, raw, wait)
+  out[#out + 1] = { t.id, tostring(t.epoch), t.lease_id, raw, tostring(wait), redis.call('HGETALL', hk(t.id)) }
+end
+
+-- A repeat after a lost reply gets the same tickets again.
+local last = redis.call('GET', got_key)
+if last and string.sub(last, 1, #prefix + 1) == prefix .. ' ' then
+  for id in string.gmatch(string.sub(last, #prefix + 2), '%x+') do
+    local t = load(id)
+    if t and t.owned and string.sub(t.lease_id, 1, #prefix) == prefix then answer(t, t.delivery, 0) end
+  end
+  return { #out > 0 and 'OK' or 'AGAIN', '0', unpack(out) }
+end
+if redis.call('HGET', KEYS[1], 'paused') == '1' then return { 'PAUSED', '1000' } end
+
+local got, probes, left = {}, 0, false
+local prios = { '0', '1', '2' }
+-- Now and then from the other end, so that bulk work is not starved.
+if string.sub(prefix, 1, 1) == '0' then prios = { '2', '1', '0' } end
+
+local function take(t, raw, g)
+  local lease = prefix .. '.' .. (#got + 1)
+  local wait = NOW - (tonumber(t.ready_at) or NOW)
+  got[#got + 1] = t.id
+  if kind == 'work' then
+    move(t, 'running', { word = 'claimed', lease = lease, lease_ms = lease_ms, who = consumer,
+      set = { 'attempts', (tonumber(t.attempts) or 0) + 1, 'base_root', g.root } })
+  else
+    move(t, 'reviewing', { word = 'review_claimed', lease = lease, lease_ms = lease_ms, who = consumer,
+      set = { 'reviews', (tonumber(t.reviews) or 0) + 1 } })
+  end
+  answer(t, raw, math.max(wait, 0))
+end
+local function parse(raw)
+  if string.sub(raw, 1, 1) ~= '1' then return nil end
+  local id, epoch = string.match(raw, '^1(%x+):(%d+)|')
+  if not id or #id ~= 32 or #epoch ~= 10 then return nil end
+  return id, tonumber(epoch)
+end
+local function is_current(t, epoch)
+  if not t or t.epoch ~= epoch or t.owned then return false end
+  if kind == 'review' then return t.status == 'reviewing' end
+  return t.status == 'pending' or t.status == 'rejected'
+end
+
+local function claim_work(lane, prio)
+  local ring = P .. 'ring:' .. lane .. ':' .. prio
+  while #got < n and probes < PROBES do
+    probes = probes + 1
+    local goal = redis.call('ZRANGE', ring, 0, 0)[1]
+    if not goal then return end
+    local g = goal_of(goal)
+    if not g then
+      redis.call('ZREM', ring, goal)
+    elseif not claimable(g, true) then
+      ring_remove(g, lane, prio)
+    else
+      local list = gk(goal) .. ':q:' .. lane .. ':' .. prio
+      local raw = redis.call('LPOP', list)
+      if raw then
+        local id, epoch = parse(raw)
+        local t = id and load(id)
+        if not id then
+          dead(lane, raw, 'header does not parse')
+        elseif is_current(t, epoch) then
+          ring_pass(g, lane, prio)
+          take(t, raw, g)
+        end
+      end
+      if not raw or redis.call('LLEN', list) == 0 then ring_remove(g, lane, prio) end
+    end
+  end
+  if redis.call('EXISTS', ring) == 1 then left = true end
+end
+
+-- Reviewers pass over what they may not take without popping it.
+local function claim_review(lane, prio)
+  local ring = P .. 'ring:' .. lane .. ':' .. prio
+  for _, goal in ipairs(redis.call('ZRANGE', ring, 0, 9)) do
+    local g = goal_of(goal)
+    if not g then
+      redis.call('ZREM', ring, goal)
+    elseif not claimable(g, false) then
+      ring_remove(g, lane, prio)
+    else
+      local list = gk(goal) .. ':q:' .. lane .. ':' .. prio
+      for _, raw in ipairs(redis.call('LRANGE', list, 0, 7)) do
+        if #got >= n then left = true; return end
+        local id, epoch = parse(raw)
+        local t = id and load(id)
+        if not id then
+          redis.call('LREM', list, 1, raw)
+          dead(lane, raw, 'header does not parse')
+        elseif not is_current(t, epoch) then
+          redis.call('LREM', list, 1, raw)
+        elseif t.work_actor ~= actor or actor == '' then
+          redis.call('LREM', list, 1, raw)
+          ring_pass(g, lane, prio)
+          take(t, raw, g)
+        end
+      end
+      if redis.call('LLEN', list) == 0 then ring_remove(g, lane, prio) end
+    end
+  end
+end
+
+for _, prio in ipairs(prios) do
+  for i = 7, #ARGV do
+    if #got < n then
+      if kind == 'work' then claim_work(ARGV[i], prio) else claim_review(ARGV[i], prio) end
+    end
+  end
+end
+if #got == 0 then
+  if left then return { 'AGAIN', '5' } end
+  return { 'EMPTY', '0' }
+end
+redis.call('SET', got_key, prefix .. ' ' .. table.concat(got, ','), 'EX', 90)
+-- Work is left behind: one more waiter is woken, not all.
+if left then for i = 7, #ARGV do token(ARGV[i]) end end
+return { 'OK', '0', unpack(out) }

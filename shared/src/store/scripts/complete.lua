@@ -1,0 +1,36 @@
+#!lua flags=allow-oom
+-- complete: per attempt id, epoch, lease id, report, overlay, actor, has roots, base root, new root, outputs note
+-- answers a word each: OK DUP FENCED MOVED GONE CANCELLED
+local out = {}
+for i = 1, #ARGV, 9 do
+  local id, epoch, lease, report, overlay, actor = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4], ARGV[i + 5]
+  local publishes, base, root = ARGV[i + 6] == '1', ARGV[i + 7], ARGV[i + 8]
+  local t = load(id)
+  local no = not_owner(t, epoch, lease, 'work_acc')
+  if not no and t.status ~= 'running' then no = 'FENCED' end
+  local acc = { 'work_acc', epoch .. ':' .. lease }
+  if no then
+    out[#out + 1] = no
+  elseif cancelled_instead(t, acc, { word = 'cancelled' }) then
+    out[#out + 1] = 'CANCELLED'
+  else
+    local g = goal_of(t.goal)
+    if t.review == 'none' and publishes and g.root ~= base then
+      out[#out + 1] = 'MOVED'
+    else
+      local set = { acc[1], acc[2], 'result', report, 'overlay_ref', overlay, 'work_actor', actor, 'work_by', t.assignee }
+      if t.review == 'none' then
+        if publishes then -- I5: the files and the state in the same step
+          redis.call('HSET', gk(g.id), 'root', root)
+          g.root = root
+        end
+        move(t, 'done', { word = 'completed', set = set })
+        ended(t)
+      else
+        move(t, 'reviewing', { word = 'completed', set = set })
+      end
+      out[#out + 1] = 'OK'
+    end
+  end
+end
+return out

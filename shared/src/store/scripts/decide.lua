@@ -1,0 +1,35 @@
+#!lua flags=allow-oom
+-- decide: per review id, epoch, lease id, verdict, pass, comment, has roots, base root, new root
+-- answers a word each: OK DUP FENCED MOVED GONE CANCELLED ESCALATED
+local out = {}
+for i = 1, #ARGV, 9 do
+  local id, epoch, lease, verdict, pass, comment = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4] == '1', ARGV[i + 5]
+  local publishes, base, root = ARGV[i + 6] == '1', ARGV[i + 7], ARGV[i + 8]
+  local t = load(id)
+  local no = not_owner(t, epoch, lease, 'review_acc')
+  if not no and t.status ~= 'reviewing' then no = 'FENCED' end
+  local acc = { 'review_acc', epoch .. ':' .. lease }
+  if no then
+    out[#out + 1] = no
+  elseif cancelled_instead(t, acc, { word = 'cancelled' }) then
+    out[#out + 1] = 'CANCELLED'
+  else
+    local g = goal_of(t.goal)
+    local set = { acc[1], acc[2], 'verdict', verdict, 'review_comment', comment }
+    if not pass then
+      local to = count(t, 'faults', 'rejected', { word = 'rejected', set = set, detail = verdict })
+      out[#out + 1] = to == 'escalated' and 'ESCALATED' or 'OK'
+    elseif publishes and g.root ~= base then
+      out[#out + 1] = 'MOVED'
+    else
+      if publishes then -- I5
+        redis.call('HSET', gk(g.id), 'root', root)
+        g.root = root
+      end
+      move(t, 'done', { word = 'accepted', set = set, detail = verdict })
+      ended(t)
+      out[#out + 1] = 'OK'
+    end
+  end
+end
+return out

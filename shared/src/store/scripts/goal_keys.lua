@@ -1,0 +1,35 @@
+#!lua flags=allow-oom
+-- goal_keys: what, goal, numbers…
+--   forget: deletes a finished goal's keys in pages, answers 1 while more are left
+--   count: in flight, open mandatory as the audit counted them over a whole read; answers what was wrong
+local what, goal = ARGV[1], ARGV[2]
+local g = goal_of(goal)
+if what == 'count' then
+  if not g then return '' end
+  if g.in_flight == tonumber(ARGV[3]) and g.open_mandatory == tonumber(ARGV[4]) then return '' end
+  local wrong = 'in flight ' .. g.in_flight .. ' counted ' .. ARGV[3] .. ', open mandatory ' .. g.open_mandatory .. ' counted ' .. ARGV[4]
+  return wrong
+end
+if g and not OVER[g.state] then return 0 end
+local page = redis.call('ZRANGE', gk(goal) .. ':t', 0, PAGE - 1)
+for _, id in ipairs(page) do
+  redis.call('ZREM', P .. 'lease', id)
+  redis.call('ZREM', P .. 'delay', id)
+  redis.call('ZREM', P .. 'ask', id)
+  redis.call('ZREM', P .. 'cancelling', id)
+  local pool = redis.call('HGET', hk(id), 'pool') or ''
+  redis.call('SREM', P .. 'dem:work.' .. pool, id)
+  redis.call('SREM', P .. 'dem:review', id)
+  redis.call('DEL', hk(id), hk(id) .. ':d', hk(id) .. ':o')
+  redis.call('ZREM', gk(goal) .. ':t', id)
+end
+if #page == PAGE then return 1 end
+if g then
+  rings_close(g)
+  each_lane(g, function(lane, prio) redis.call('DEL', gk(goal) .. ':q:' .. lane .. ':' .. prio) end)
+end
+for _, suffix in ipairs({ '', ':t', ':in', ':ev', ':esc', ':dead', ':lanes', ':notes', ':facts' }) do redis.call('DEL', gk(goal) .. suffix) end
+for _, z in ipairs({ 'done', 'goals', 'live', 'dl' }) do redis.call('ZREM', P .. z, goal) end
+redis.call('SREM', P .. 'ending', goal)
+redis.call('SREM', P .. 'sealing', goal)
+return 0
