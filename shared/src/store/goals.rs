@@ -1,7 +1,8 @@
 //! Goals: submit, the manager's lease, plan, patch, finish.
 
 use super::{
-    Finish, Finished, GoalClaim, Held, Patched, Result, Store, StoreError, Submitted, Written, fields, reply, scripts,
+    Finish, Finished, GoalClaim, Held, Patched, Result, Store, StoreError, Submitted, Written, fields, reply,
+    scripts,
 };
 use crate::goal::{Goal, GoalState, NewGoal};
 use crate::message::{InboxEvent, InboxKind};
@@ -40,7 +41,12 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError`]; a claim whose reply was lost lapses and is swept.
-    pub async fn manage_claim(&self, manager: &str, lease_id: &str, lease_ms: u64) -> Result<Option<GoalClaim>> {
+    pub async fn manage_claim(
+        &self,
+        manager: &str,
+        lease_id: &str,
+        lease_ms: u64,
+    ) -> Result<Option<GoalClaim>> {
         let args = [arg(manager), arg(lease_id), arg(lease_ms)];
         let mut parts = reply::array(self.call(&scripts::MANAGE_CLAIM, &args).await?)?.into_iter();
         let mut next = || parts.next().unwrap_or(Value::Nil);
@@ -166,7 +172,9 @@ impl Store {
         let (what, cause, detail, expiry, decided) = match finish {
             Finish::Continue { decided } => ("continue", "", "", person_expiry_ms, *decided),
             Finish::Done => ("done", "", "", person_expiry_ms, true),
-            Finish::Failed { cause, detail } => ("failed", cause.as_str(), detail.as_str(), person_expiry_ms, true),
+            Finish::Failed { cause, detail } => {
+                ("failed", cause.as_str(), detail.as_str(), person_expiry_ms, true)
+            }
             Finish::NeedsHuman { cause, detail, expiry_ms } => {
                 ("needs_human", cause.as_str(), detail.as_str(), *expiry_ms, true)
             }

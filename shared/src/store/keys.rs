@@ -44,7 +44,8 @@ mod tests {
     #[test]
     fn q46_every_key_carries_the_tag_of_its_shard() {
         let k = Keys::new("muster", 3);
-        for key in [k.ctl(), k.ticket("a"), k.goal("b"), k.of_goal("b", "ev"), k.consumer("c"), k.at("lease")] {
+        for key in [k.ctl(), k.ticket("a"), k.goal("b"), k.of_goal("b", "ev"), k.consumer("c"), k.at("lease")]
+        {
             assert!(key.starts_with("muster:{s3}:"), "{key}");
         }
     }

@@ -46,10 +46,13 @@ pub(super) fn class(e: &redis::RedisError) -> Ask {
         }
         ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig => Ask::Refused,
         ErrorKind::Server(kind) => match kind {
-            ServerErrorKind::BusyLoading | ServerErrorKind::MasterDown | ServerErrorKind::ReadOnly => Ask::Reconnect,
-            ServerErrorKind::TryAgain | ServerErrorKind::ClusterDown | ServerErrorKind::Moved | ServerErrorKind::Ask => {
-                Ask::Wait
+            ServerErrorKind::BusyLoading | ServerErrorKind::MasterDown | ServerErrorKind::ReadOnly => {
+                Ask::Reconnect
             }
+            ServerErrorKind::TryAgain
+            | ServerErrorKind::ClusterDown
+            | ServerErrorKind::Moved
+            | ServerErrorKind::Ask => Ask::Wait,
             ServerErrorKind::NoScript => Ask::Load,
             ServerErrorKind::NoPerm => Ask::Refused,
             _ => Ask::Broken,
@@ -108,8 +111,9 @@ impl Dialer {
                     .map(|h| format!("redis://{h}").into_connection_info().map(|i| i.addr().clone()))
                     .collect::<redis::RedisResult<Vec<_>>>()
                     .map_err(refused)?;
-                let mut builder = SentinelClientBuilder::new(addresses, master.to_owned(), SentinelServerType::Master)
-                    .map_err(refused)?;
+                let mut builder =
+                    SentinelClientBuilder::new(addresses, master.to_owned(), SentinelServerType::Master)
+                        .map_err(refused)?;
                 if let Some(db) = path.next().and_then(|d| d.parse().ok()) {
                     builder = builder.set_client_to_redis_db(db);
                 }
@@ -128,9 +132,14 @@ impl Dialer {
             "redis-cluster" | "rediss-cluster" => {
                 let (auth, hosts) = split_auth(rest);
                 let plain = if scheme.starts_with("rediss") { "rediss" } else { "redis" };
-                let nodes = hosts.trim_end_matches('/').split(',').map(|h| format!("{plain}://{h}")).collect();
+                let nodes =
+                    hosts.trim_end_matches('/').split(',').map(|h| format!("{plain}://{h}")).collect();
                 let password = if secret.is_empty() { auth.1 } else { Some(secret) };
-                Target::Cluster { nodes, username: auth.0.map(Into::into), password: password.map(Into::into) }
+                Target::Cluster {
+                    nodes,
+                    username: auth.0.map(Into::into),
+                    password: password.map(Into::into),
+                }
             }
             _ => {
                 let mut info = url.into_connection_info().map_err(refused)?;

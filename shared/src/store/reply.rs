@@ -47,9 +47,11 @@ pub(super) fn number(value: Value) -> Result<u64> {
         Value::Nil => Ok(0),
         other => {
             let word = text(other)?;
-            word.split('.').next().unwrap_or_default().parse().map_err(|_| {
-                StoreError::Broken(format!("expected a number, got {word:?}"))
-            })
+            word.split('.')
+                .next()
+                .unwrap_or_default()
+                .parse()
+                .map_err(|_| StoreError::Broken(format!("expected a number, got {word:?}")))
         }
     }
 }

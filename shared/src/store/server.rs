@@ -25,9 +25,10 @@ impl Store {
     pub async fn server_info(&self, section: &str) -> Result<String> {
         match self.command("INFO", &[section]).await? {
             // A cluster answers for each of its nodes.
-            Value::Map(nodes) => Ok(nodes.into_iter().next().map_or(String::new(), |(_, v)| {
-                reply::text(v).unwrap_or_default()
-            })),
+            Value::Map(nodes) => Ok(nodes
+                .into_iter()
+                .next()
+                .map_or(String::new(), |(_, v)| reply::text(v).unwrap_or_default())),
             other => reply::text(other),
         }
     }

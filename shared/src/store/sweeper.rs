@@ -117,7 +117,8 @@ impl Store {
 
     /// Length of the goal's event log: it moves with every transition.
     async fn goal_version(&self, goal: &str) -> Result<String> {
-        let last = self.command("XREVRANGE", &[&self.keys.of_goal(goal, "ev"), "+", "-", "COUNT", "1"]).await?;
+        let last =
+            self.command("XREVRANGE", &[&self.keys.of_goal(goal, "ev"), "+", "-", "COUNT", "1"]).await?;
         Ok(match reply::array(last)?.into_iter().next() {
             Some(entry) => reply::text(reply::array(entry)?.into_iter().next().unwrap_or(Value::Nil))?,
             None => String::new(),

@@ -1,8 +1,8 @@
 //! Claims and outcomes of tickets.
 
 use super::{
-    Claim, ClaimReply, ClaimRequest, Completion, Decision, Failure, Held, Permit, Renewal, Result, Store, StoreError,
-    Written, fields, reply, scripts,
+    Claim, ClaimReply, ClaimRequest, Completion, Decision, Failure, Held, Permit, Renewal, Result, Store,
+    StoreError, Written, fields, reply, scripts,
 };
 use crate::codec;
 use crate::message::Kind;
@@ -223,7 +223,8 @@ impl Store {
         }
         let last = offset + limit - 1;
         let ids = reply::texts(
-            self.command("ZRANGE", &[&self.keys.of_goal(goal, "t"), &offset.to_string(), &last.to_string()]).await?,
+            self.command("ZRANGE", &[&self.keys.of_goal(goal, "t"), &offset.to_string(), &last.to_string()])
+                .await?,
         )?;
         let reads = futures::future::join_all(ids.iter().map(|id| self.ticket(id))).await;
         let mut out = vec![];

@@ -346,6 +346,8 @@ impl Life {
     }
 
     fn to(mut self, status: Status) -> Self {
+        // The request to cancel wins over every other row.
+        let status = if self.cancel_asked && !status.is_terminal() { Status::Cancelled } else { status };
         self.status = status;
         self.owned = status == Status::Running;
         self.epoch += 1;

@@ -159,6 +159,12 @@ end
 -- o: set (flat field list), delay (ms), expiry (ms), head, lease (id), lease_ms, who, detail, word, quiet
 local function move(t, to, o)
   o = o or {}
+  -- The request to cancel wins over every other row.
+  local forced = t.cancel_asked == '1' and not TERMINAL[to]
+  if forced then
+    to = 'cancelled'
+    o = { set = o.set, who = o.who, detail = o.detail }
+  end
   local g = goal_of(t.goal)
   local from, from_due = t.status, t.due_at ~= '' and t.due_at ~= '0'
   -- leave
@@ -233,6 +239,9 @@ local function move(t, to, o)
   if to == 'skipped' or to == 'failed' or to == 'cancelled' then inbox(g, 'ended_not_done', t, o.detail or to) end
   if TERMINAL[to] and not TERMINAL[from] and g.open_mandatory <= 0 then inbox(g, 'all_closed', t, '') end
   if unpark then rings_open(g) end
+  if forced and not OVER[g.state] then
+    redis.call('RPUSH', P .. 'fan', 'end|' .. t.id .. '|' .. t.epoch .. '|' .. t.generation .. '|0')
+  end
 end
 
 local function needs_open(t) return redis.call('SCARD', hk(t.id) .. ':d') > 0 end
