@@ -1,1 +1,401 @@
+//! What no compiler or lint holds: who may import whom, where certain strings may stand, how long a file may be.
+//!
+//! Each rule is a test of its own and names file and line. ARCHITECTURE.md says why.
 
+use regex::Regex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// Longest file, in lines, tests not counted.
+const LINES_MAX: usize = 500;
+const FOLDERS: [&str; 6] = ["deploy", "manager", "reviewer", "shared", "tests", "worker"];
+const PROGRAMS: [&str; 3] = ["manager", "worker", "reviewer"];
+
+/// Modules of `shared` and what each may import from it. An arrow that is not here fails.
+const ARROWS: &[(&str, &[&str])] = &[
+    // Pure: no runtime, no Redis, no HTTP.
+    ("ticket", &[]),
+    ("tool", &[]),
+    ("goal", &["ticket"]),
+    ("message", &["ticket", "goal"]),
+    ("prompt", &["ticket", "goal", "tool"]),
+    ("planfile", &["ticket", "goal", "tool", "config"]),
+    // What a program is told.
+    ("config", &["ticket"]),
+    ("telemetry", &["config"]),
+    ("service", &["config", "telemetry"]),
+    // The way to Redis.
+    ("codec", &["message"]),
+    ("store", &["codec", "ticket", "goal", "message", "config", "telemetry"]),
+    // The way to models, files and code.
+    ("model", &["store", "config", "ticket", "tool", "telemetry"]),
+    ("blob", &["config"]),
+    ("sandbox", &["config"]),
+    ("workspace", &["store", "blob", "sandbox", "config", "ticket", "goal"]),
+    // The engine of worker and reviewer.
+    (
+        "consumer",
+        &[
+            "store",
+            "service",
+            "blob",
+            "workspace",
+            "ticket",
+            "goal",
+            "message",
+            "config",
+            "telemetry",
+            "tool",
+        ],
+    ),
+];
+
+/// Modules that do no I/O, and what they therefore never name.
+const PURE: &[&str] = &["ticket", "tool", "goal", "message", "prompt", "planfile", "codec"];
+const IMPURE_WORDS: &[&str] = &["tokio::", "redis::", "reqwest::", "std::fs", "std::net", "std::process"];
+
+/// Files of the tests that may sleep, and why.
+const SLEEPERS: &[(&str, &str)] = &[
+    ("tests/harness/wait.rs", "the one place where a probe is repeated, always with a deadline"),
+    ("tests/harness/proxy.rs", "a slow network is what it plays"),
+    ("tests/harness/model.rs", "a slow model is what it plays"),
+];
+
+/// Scripts that take work in and must be refused when memory is full (QUEUE finding 5); all others keep going.
+const REFUSED_WHEN_FULL: &[&str] = &["submit", "submit_goal", "submit_tickets"];
+/// Scripts that only read.
+const READ_ONLY: &[&str] = &["audit"];
+
+/// A file of the repository: path from its root, with `/`.
+struct File {
+    path: String,
+    text: String,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ has a parent").to_path_buf()
+}
+
+/// Every text file that is ours, build output and dot-folders (but .ci, .cargo, .config) left out.
+fn files() -> Vec<File> {
+    let root = root();
+    let mut found = vec![];
+    let mut folders = vec![root.clone()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).expect("a folder that was just listed") {
+            let entry = entry.expect("an entry");
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let kind = entry.file_type().expect("a type");
+            if kind.is_dir() {
+                let hidden = name.starts_with('.') && ![".ci", ".cargo", ".config"].contains(&name.as_str());
+                if !hidden && name != "target" && name != "node_modules" && name != "proptest-regressions" {
+                    folders.push(entry.path());
+                }
+            } else if kind.is_file()
+                && !["Cargo.lock", ".git"].contains(&name.as_str())
+                && let Ok(text) = std::fs::read_to_string(entry.path())
+            {
+                let path =
+                    entry.path().strip_prefix(&root).expect("below the root").to_string_lossy().into_owned();
+                found.push(File { path, text });
+            }
+        }
+    }
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    assert!(found.len() > 30, "only {} files found below {}", found.len(), root.display());
+    found
+}
+
+fn rust_files() -> Vec<File> {
+    files().into_iter().filter(|f| f.path.ends_with(".rs")).collect()
+}
+
+/// The lines with their numbers, `#[cfg(test)] mod … { }` at the outermost level left out.
+fn without_tests(text: &str) -> Vec<(usize, &str)> {
+    let mut kept = vec![];
+    let mut lines = text.lines().enumerate().peekable();
+    while let Some((n, line)) = lines.next() {
+        let is_test_module = line.starts_with("#[cfg(test)]")
+            && lines.peek().is_some_and(|(_, next)| next.starts_with("mod ") && next.ends_with('{'));
+        if is_test_module {
+            for (_, inner) in lines.by_ref() {
+                if inner == "}" {
+                    break;
+                }
+            }
+        } else {
+            kept.push((n + 1, line));
+        }
+    }
+    kept
+}
+
+/// The code alone: neither test modules nor comment lines.
+fn code(text: &str) -> Vec<(usize, &str)> {
+    without_tests(text).into_iter().filter(|(_, line)| !line.trim_start().starts_with("//")).collect()
+}
+
+/// Fails with all findings, one a line.
+#[track_caller]
+fn nothing(rule: &str, found: &[String]) {
+    assert!(found.is_empty(), "{rule}:\n  {}\n", found.join("\n  "));
+}
+
+/// `shared/src/store/keys.rs` belongs to `store`.
+fn module_of(path: &str) -> Option<&str> {
+    let inside = path.strip_prefix("shared/src/")?;
+    let name = inside.split_once('/').map_or(inside, |(folder, _)| folder);
+    Some(name.strip_suffix(".rs").unwrap_or(name))
+}
+
+/// Names after `crate::`, also inside one level of braces.
+fn imports(line: &str) -> Vec<String> {
+    let plain = Regex::new(r"\bcrate::(\w+)").expect("a pattern");
+    let braces = Regex::new(r"\bcrate::\{([^}]*)\}?").expect("a pattern");
+    let mut names: Vec<String> = plain.captures_iter(line).map(|c| c[1].to_owned()).collect();
+    for group in braces.captures_iter(line) {
+        names.extend(
+            group[1]
+                .split(',')
+                .filter_map(|part| part.trim().split("::").next().map(str::to_owned))
+                .filter(|n| !n.is_empty()),
+        );
+    }
+    names
+}
+
+#[test]
+fn shared_imports_follow_the_arrows() {
+    let arrows: BTreeMap<&str, &[&str]> = ARROWS.iter().copied().collect();
+    let mut found = vec![];
+    for file in rust_files() {
+        let Some(module) = module_of(&file.path) else { continue };
+        if module == "lib" {
+            continue;
+        }
+        let Some(allowed) = arrows.get(module) else {
+            found.push(format!("{}: module {module} is not in the table of tests/tidy.rs", file.path));
+            continue;
+        };
+        for (n, line) in code(&file.text) {
+            for name in imports(line) {
+                if arrows.contains_key(name.as_str()) && name != module && !allowed.contains(&name.as_str()) {
+                    found.push(format!("{}:{n}: {module} -> {name} is not an arrow", file.path));
+                }
+            }
+        }
+    }
+    nothing("shared's modules import only along the arrows of ARCHITECTURE.md", &found);
+}
+
+#[test]
+fn the_table_of_arrows_has_no_cycle() {
+    // Removes modules whose imports are all gone; a rest is a cycle.
+    let mut left: BTreeMap<&str, BTreeSet<&str>> =
+        ARROWS.iter().map(|(module, to)| (*module, to.iter().copied().collect())).collect();
+    loop {
+        let free: Vec<&str> =
+            left.iter().filter(|(_, to)| to.iter().all(|m| !left.contains_key(m))).map(|(m, _)| *m).collect();
+        if free.is_empty() {
+            break;
+        }
+        left.retain(|module, _| !free.contains(module));
+    }
+    assert!(left.is_empty(), "these import each other: {:?}", left.keys());
+}
+
+#[test]
+fn pure_modules_do_no_io() {
+    let mut found = vec![];
+    for file in rust_files() {
+        let Some(module) = module_of(&file.path) else { continue };
+        if !PURE.contains(&module) {
+            continue;
+        }
+        for (n, line) in code(&file.text) {
+            for word in IMPURE_WORDS.iter().filter(|w| line.contains(**w)) {
+                found.push(format!("{}:{n}: {word} in a pure module", file.path));
+            }
+        }
+    }
+    nothing("ticket, goal, message, codec, tool, prompt and planfile are pure", &found);
+}
+
+#[test]
+fn no_program_depends_on_another() {
+    let mut found = vec![];
+    for package in PROGRAMS.iter().copied().chain(["shared", "tests"]) {
+        let path = root().join(package).join("Cargo.toml");
+        let text = std::fs::read_to_string(&path).expect("a manifest");
+        if !text.contains("[lints]\nworkspace = true") {
+            found.push(format!("{package}/Cargo.toml: without `[lints] workspace = true` no lint applies"));
+        }
+        for line in text.lines() {
+            let name = line.split(['.', ' ', '=']).next().unwrap_or_default();
+            if PROGRAMS.contains(&name) || name == "muster-tests" || (package == "shared" && name == "shared")
+            {
+                found.push(format!("{package}/Cargo.toml: depends on {name}"));
+            }
+        }
+    }
+    nothing("the programs meet only in Redis", &found);
+}
+
+#[test]
+fn only_the_store_speaks_to_redis() {
+    let client = Regex::new(r"\bredis::").expect("a pattern");
+    let key = Regex::new(r#"["`]muster:|\{s\d*\}:"#).expect("a pattern");
+    let mut found = vec![];
+    for file in rust_files() {
+        let allowed = ["shared/src/store", "tests/"].iter().any(|p| file.path.starts_with(p));
+        if allowed {
+            continue;
+        }
+        for (n, line) in code(&file.text) {
+            let line_without_config = line.replace("config::redis::", "");
+            if client.is_match(&line_without_config) || key.is_match(line) {
+                found.push(format!("{}:{n}: {}", file.path, line.trim()));
+            }
+        }
+    }
+    nothing("the redis crate and key strings stand in shared/src/store only", &found);
+}
+
+#[test]
+fn only_the_codec_names_bincode() {
+    let word = Regex::new(r"\bbincode::").expect("a pattern");
+    let mut found = vec![];
+    for file in rust_files().iter().filter(|f| f.path != "shared/src/codec.rs" && f.path != "tests/tidy.rs") {
+        for (n, line) in code(&file.text).iter().filter(|(_, line)| word.is_match(line)) {
+            found.push(format!("{}:{n}: {}", file.path, line.trim()));
+        }
+    }
+    nothing("bincode is fenced in shared/src/codec.rs", &found);
+}
+
+#[test]
+fn files_are_short() {
+    let mut found = vec![];
+    for file in files().iter().filter(|f| f.path.ends_with(".rs") || f.path.ends_with(".lua")) {
+        let lines = without_tests(&file.text).len();
+        if lines > LINES_MAX {
+            found.push(format!("{}: {lines} lines", file.path));
+        }
+    }
+    nothing("at most 500 lines a file, tests not counted: one noun a file", &found);
+}
+
+#[test]
+fn every_module_says_what_it_is() {
+    let found: Vec<String> = rust_files()
+        .iter()
+        .filter(|f| !f.text.starts_with("//! "))
+        .map(|f| format!("{}: does not open with `//! `", f.path))
+        .collect();
+    nothing("a module opens with what belongs in it", &found);
+}
+
+#[test]
+fn no_file_is_called_nothing() {
+    const NAMES: [&str; 9] = [
+        "mod.rs",
+        "utils.rs",
+        "util.rs",
+        "common.rs",
+        "helpers.rs",
+        "helper.rs",
+        "misc.rs",
+        "types_common.rs",
+        "stuff.rs",
+    ];
+    let found: Vec<String> = files()
+        .iter()
+        .filter(|f| NAMES.contains(&f.path.rsplit('/').next().unwrap_or_default()))
+        .map(|f| f.path.clone())
+        .collect();
+    nothing("a file is named after its noun, and `foo.rs` stands beside `foo/`", &found);
+}
+
+#[test]
+fn the_top_level_is_six_folders() {
+    let mut found = vec![];
+    for entry in std::fs::read_dir(root()).expect("the root") {
+        let entry = entry.expect("an entry");
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let is_folder = entry.file_type().expect("a type").is_dir();
+        if is_folder && !name.starts_with('.') && name != "target" && !FOLDERS.contains(&name.as_str()) {
+            found.push(name);
+        }
+    }
+    nothing("manager, worker, reviewer, shared, deploy, tests and dot-folders", &found);
+}
+
+#[test]
+fn tests_wait_for_events_not_for_time() {
+    let sleep = Regex::new(r"\bsleep(_until)?\(").expect("a pattern");
+    let mut found = vec![];
+    for file in rust_files() {
+        let is_test_file = file.path.starts_with("tests/");
+        if SLEEPERS.iter().any(|(path, _)| *path == file.path) || file.path == "tests/tidy.rs" {
+            continue;
+        }
+        let kept: BTreeSet<usize> = without_tests(&file.text).into_iter().map(|(n, _)| n).collect();
+        for (n, line) in file.text.lines().enumerate().map(|(n, line)| (n + 1, line)) {
+            let in_test = is_test_file || !kept.contains(&n);
+            if in_test && sleep.is_match(line) && !line.trim_start().starts_with("//") {
+                found.push(format!("{}:{n}: {}", file.path, line.trim()));
+            }
+        }
+    }
+    nothing("no sleeps in tests: harness::wait has until() and, where time is the subject, moment()", &found);
+}
+
+#[test]
+fn q40_every_script_declares_its_flags() {
+    let mut found = vec![];
+    let mut scripts = 0;
+    for file in
+        files().iter().filter(|f| f.path.starts_with("shared/src/store/scripts/") && f.path.ends_with(".lua"))
+    {
+        let name = file.path.rsplit('/').next().unwrap_or_default().trim_end_matches(".lua");
+        let first = file.text.lines().next().unwrap_or_default();
+        // Parts that are put in front of every script carry no shebang of their own.
+        if first.starts_with("--") && first.contains("prelude") {
+            continue;
+        }
+        scripts += 1;
+        let want = if REFUSED_WHEN_FULL.contains(&name) {
+            "#!lua"
+        } else if READ_ONLY.contains(&name) {
+            "#!lua flags=no-writes,allow-oom"
+        } else {
+            "#!lua flags=allow-oom"
+        };
+        let allowed = first == want || (READ_ONLY.contains(&name) && first.starts_with("#!lua flags="));
+        if !allowed {
+            found.push(format!("{}: opens with {first:?}, not {want:?}", file.path));
+        }
+        for word in ["redis.call('KEYS'", "redis.call('SCAN'", "math.random("] {
+            if file.text.contains(word) {
+                found.push(format!("{}: {word}", file.path));
+            }
+        }
+    }
+    assert!(scripts > 0 || !root().join("shared/src/store/scripts").exists(), "no script found");
+    nothing("scripts keep draining at the memory limit, submits are refused", &found);
+}
+
+#[test]
+fn nothing_names_the_machine_it_was_made_on() {
+    // Put together here, so that this file does not hold them itself.
+    let words = [["/wo", "rk/"].concat(), ["artif", "actory"].concat(), ["/ro", "ot/"].concat()];
+    let mut found = vec![];
+    for file in files() {
+        for (n, line) in file.text.lines().enumerate() {
+            if words.iter().any(|w| line.contains(w.as_str())) {
+                found.push(format!("{}:{}: {}", file.path, n + 1, line.trim()));
+            }
+        }
+    }
+    nothing("no path and no host of the machine it was made on", &found);
+}

@@ -1,1 +1,8 @@
+//! What the tests of the whole fleet stand on: real servers, real programs, and an oracle. Module map and nothing else.
+//!
+//! Everything here is started for one test, on loopback, with a folder of its own, and dies with the test.
 
+pub mod process;
+pub mod redis;
+pub mod scale;
+pub mod wait;

