@@ -1,1 +1,82 @@
-//! (to be written)
+//! Logs to stderr (human or JSON) and, when a collector is configured, traces over OTLP.
+//!
+//! Metrics are in [`metrics`], the listener for them and for health in [`probe`], trace context across
+//! queue hops in [`propagate`].
+
+pub mod metrics;
+pub mod probe;
+pub mod propagate;
+
+use crate::config;
+use opentelemetry::trace::TracerProvider as _;
+use opentelemetry_otlp::WithExportConfig as _;
+use opentelemetry_sdk::trace::SdkTracerProvider;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer as _};
+
+/// Longest that a flush of spans may take at the end.
+const FLUSH_MAX: std::time::Duration = std::time::Duration::from_secs(3);
+
+/// Telemetry cannot be set up as configured.
+#[derive(Debug, thiserror::Error)]
+pub enum TelemetryError {
+    #[error("configuration: telemetry.log_filter: {0}")]
+    Filter(String),
+    #[error("configuration: telemetry.otlp_url: {0}")]
+    Exporter(String),
+}
+
+/// Keeps the exporter; [`Guard::shutdown`] sends what is left.
+pub struct Guard {
+    provider: Option<SdkTracerProvider>,
+}
+
+impl Guard {
+    /// Sends the last spans. Blocks for at most a few seconds; call it outside of the runtime.
+    pub fn shutdown(self) {
+        if let Some(provider) = self.provider {
+            let _ = provider.shutdown_with_timeout(FLUSH_MAX);
+        }
+    }
+}
+
+/// Sets up logs and traces for the whole process. Call once, before a runtime runs
+/// (the exporter's blocking client must not be made inside one). A second call changes nothing.
+///
+/// # Errors
+/// [`TelemetryError`] naming the key of the configuration.
+pub fn init(name: &'static str, config: &config::Telemetry) -> Result<Guard, TelemetryError> {
+    let filter = EnvFilter::try_new(&config.log_filter).map_err(|e| TelemetryError::Filter(e.to_string()))?;
+    let logs = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let logs = if config.log_format == "json" {
+        logs.json().flatten_event(true).with_current_span(true).with_span_list(false).boxed()
+    } else {
+        use std::io::IsTerminal as _;
+        logs.with_target(false).with_ansi(std::io::stderr().is_terminal()).boxed()
+    };
+    let provider = if config.otlp_url.is_empty() { None } else { Some(exporter(name, &config.otlp_url)?) };
+    let traces = provider.as_ref().map(|p| {
+        tracing_opentelemetry::layer()
+            .with_tracer(p.tracer("muster"))
+            // The exporter's own HTTP client must not trace itself.
+            .with_filter(tracing_subscriber::filter::filter_fn(|meta| {
+                !["hyper", "reqwest", "h2", "opentelemetry", "rustls"]
+                    .iter()
+                    .any(|own| meta.target().starts_with(own))
+            }))
+    });
+    let _ = tracing_subscriber::registry().with(traces).with(logs.with_filter(filter)).try_init();
+    Ok(Guard { provider })
+}
+
+fn exporter(name: &'static str, url: &str) -> Result<SdkTracerProvider, TelemetryError> {
+    let endpoint = format!("{}/v1/traces", url.trim_end_matches('/'));
+    let exporter = opentelemetry_otlp::SpanExporter::builder()
+        .with_http()
+        .with_endpoint(endpoint)
+        .build()
+        .map_err(|e| TelemetryError::Exporter(e.to_string()))?;
+    let resource = opentelemetry_sdk::Resource::builder().with_service_name(name).build();
+    Ok(SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource).build())
+}
