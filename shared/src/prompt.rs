@@ -10,6 +10,8 @@ use std::sync::LazyLock;
 
 /// Every template by name. One line each.
 const TEMPLATES: &[(&str, &str)] = &[
+    ("reviewer.j2", include_str!("prompt/reviewer.j2")),
+    ("reviewer_task.j2", include_str!("prompt/reviewer_task.j2")),
     ("worker.j2", include_str!("prompt/worker.j2")),
     ("worker_task.j2", include_str!("prompt/worker_task.j2")),
 ];
@@ -50,6 +52,12 @@ pub fn render(name: &str, context: &impl Serialize) -> Result<String, PromptErro
     let env = ENVIRONMENT.as_ref().map_err(|e| wrong(e.clone()))?;
     let template = env.get_template(name).map_err(|e| wrong(e.to_string()))?;
     template.render(minijinja::value::Serde(context)).map_err(|e| wrong(format!("{e:#}")))
+}
+
+/// The text of a template, for the hash that tells one actor from another. Empty for an unknown name.
+#[must_use]
+pub fn source(name: &str) -> &'static str {
+    TEMPLATES.iter().find(|(known, _)| *known == name).map_or("", |(_, source)| source)
 }
 
 /// A short hash (16 hex digits) over parts, each with its length, so that parts cannot run into each other.
