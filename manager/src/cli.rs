@@ -1,0 +1,273 @@
+//! The command line: what may be typed, and which file does it. One file a command in `cli/`.
+//!
+//! Data goes to stdout, everything else to stderr; every command knows `--json`; every error has a hint;
+//! a reader that goes away is no error. HTTP only, but for `up` (starts processes) and `doctor` (looks at Redis).
+
+#[path = "cli/answer.rs"]
+mod answer;
+#[path = "cli/audit.rs"]
+mod audit;
+#[path = "cli/board.rs"]
+mod board;
+#[path = "cli/cancel.rs"]
+mod cancel;
+#[path = "cli/children.rs"]
+mod children;
+#[path = "cli/client.rs"]
+mod client;
+#[path = "cli/config.rs"]
+mod config;
+#[path = "cli/context.rs"]
+mod context;
+#[path = "cli/dead_letters.rs"]
+mod dead_letters;
+#[path = "cli/demo.rs"]
+mod demo;
+#[path = "cli/doctor.rs"]
+mod doctor;
+#[path = "cli/down.rs"]
+mod down;
+#[path = "cli/env.rs"]
+mod env;
+#[path = "cli/error.rs"]
+mod error;
+#[path = "cli/events.rs"]
+mod events;
+#[path = "cli/exec.rs"]
+mod exec;
+#[path = "cli/export.rs"]
+mod export;
+#[path = "cli/fleet.rs"]
+mod fleet;
+#[path = "cli/home.rs"]
+mod home;
+#[path = "cli/ids.rs"]
+mod ids;
+#[path = "cli/inbox.rs"]
+mod inbox;
+#[path = "cli/intake.rs"]
+mod intake;
+#[path = "cli/list.rs"]
+mod list;
+#[path = "cli/live.rs"]
+mod live;
+#[path = "cli/local.rs"]
+mod local;
+#[path = "cli/logs.rs"]
+mod logs;
+#[path = "cli/model.rs"]
+mod model;
+#[path = "cli/note.rs"]
+mod note;
+#[path = "cli/out.rs"]
+mod out;
+#[path = "cli/pause.rs"]
+mod pause;
+#[path = "cli/plan.rs"]
+mod plan;
+#[path = "cli/pull.rs"]
+mod pull;
+#[path = "cli/redis.rs"]
+mod redis;
+#[path = "cli/reopen.rs"]
+mod reopen;
+#[path = "cli/retry.rs"]
+mod retry;
+#[path = "cli/run.rs"]
+mod run;
+#[path = "cli/show.rs"]
+mod show;
+#[path = "cli/signal.rs"]
+mod signal;
+#[path = "cli/stats.rs"]
+mod stats;
+#[path = "cli/submit.rs"]
+mod submit;
+#[path = "cli/tickets.rs"]
+mod tickets;
+#[path = "cli/token.rs"]
+mod token;
+#[path = "api/types.rs"]
+mod types;
+#[path = "cli/up.rs"]
+mod up;
+#[path = "cli/watch.rs"]
+mod watch;
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use context::Context;
+use error::{CliError, Exit};
+use out::Out;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// A fleet of LLM agents on Redis: hand it a goal, get the deliverable.
+#[derive(Debug, Parser)]
+#[command(name = "muster", version, about, propagate_version = true, max_term_width = 110)]
+struct Cli {
+    /// Address of the manager. [default: that of the fleet running here]
+    #[arg(long, global = true, env = env::URL, hide_env_values = true, value_name = "URL")]
+    url: Option<String>,
+    /// Folder of the fleet on this machine.
+    #[arg(long, global = true, env = env::HOME, hide_env_values = true, default_value = ".muster", value_name = "DIR")]
+    home: PathBuf,
+    /// Configuration of what runs here (`up`, `run`, `doctor`). [default: muster.toml, if there is one]
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Data as JSON; errors as JSON on stderr.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Everything on this machine: Redis, manager, workers, reviewer.
+    Up(up::Args),
+    /// Stop the fleet that runs here.
+    Down(down::Args),
+    /// Submit a goal and watch it to its end.
+    Run(run::Args),
+    /// Submit a goal and say its id.
+    Submit(submit::Args),
+    /// Show the plan that would run.
+    Plan(plan::Args),
+    /// Follow a goal to its end.
+    Watch(watch::Args),
+    /// The goals.
+    List(list::Args),
+    /// One goal or ticket in full.
+    Show(show::Args),
+    /// The tickets of a goal.
+    Tickets(tickets::Args),
+    /// The events of a goal.
+    Logs(logs::Args),
+    /// What waits for a person.
+    Inbox(inbox::Args),
+    /// Decide something of the inbox.
+    Answer(answer::Args),
+    /// A word to a goal's manager.
+    Note(note::Args),
+    /// Stop a goal or ticket.
+    Cancel(cancel::Args),
+    /// No new claims of a goal, or of the fleet.
+    Pause(pause::Args),
+    /// Claims again.
+    Resume(pause::Args),
+    /// Try a ticket again.
+    Retry(retry::Args),
+    /// Do a finished goal or ticket again.
+    Reopen(reopen::Args),
+    /// The files of a goal into a folder.
+    Pull(pull::Args),
+    /// A goal as one JSON document.
+    Export(export::Args),
+    /// What is wrong here, and the way out.
+    Doctor(doctor::Args),
+    /// How much waits and runs.
+    Stats(stats::Args),
+    /// Tokens of the API.
+    Token(token::Args),
+    /// Who works here.
+    Fleet(fleet::Args),
+    /// What could not be read.
+    DeadLetters(dead_letters::Args),
+    /// Whether the store's rules hold.
+    Audit(audit::Args),
+    #[command(name = "__exec", hide = true)]
+    Exec(exec::Args),
+}
+
+/// Parses, runs, and ends with the exit code.
+pub(crate) fn main() -> ExitCode {
+    let cli = match parse(std::env::args_os()) {
+        Ok(cli) => cli,
+        Err(e) => {
+            // Help and version are data; a mistake is a usage error.
+            let _ = e.print();
+            return if e.use_stderr() { Exit::Usage.code().into() } else { ExitCode::SUCCESS };
+        }
+    };
+    let out = Out::new(cli.json);
+    let command = match cli.command {
+        // Before any thread is started: the process becomes another one.
+        Command::Exec(args) => return exec::run(&args).into(),
+        command => command,
+    };
+    let ended = home::Home::new(&cli.home).and_then(|home| {
+        let ctx = Context { out, url: cli.url.filter(|u| !u.trim().is_empty()), home, config: cli.config };
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .map_err(|e| CliError::failed(format!("cannot start: {e}"), "raise the limits of this shell (ulimit)"))?;
+        let ended = runtime.block_on(dispatch(&ctx, &command));
+        // A read of stdin or a name lookup must not hold up the end.
+        runtime.shutdown_background();
+        ended
+    });
+    match ended {
+        Ok(exit) => exit.code().into(),
+        Err(e) => {
+            if !matches!(e, CliError::BrokenPipe) {
+                out.error(&e);
+            }
+            e.exit().code().into()
+        }
+    }
+}
+
+fn parse(argv: impl IntoIterator<Item = std::ffi::OsString>) -> Result<Cli, clap::Error> {
+    let command = Cli::command()
+        .after_help(error::EXIT_CODES)
+        .after_long_help(format!(
+            "{}\n{}\nExamples:\n  muster up --demo\n  muster run \"Compare the three offers\" --input offers/\n  \
+             muster run deploy/examples/parallel.toml\n  muster inbox",
+            error::EXIT_CODES,
+            env::help()
+        ));
+    let matches = command.try_get_matches_from(argv)?;
+    Cli::from_arg_matches(&matches)
+}
+
+async fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliError> {
+    match command {
+        Command::Up(args) => up::run(ctx, args).await,
+        Command::Down(args) => down::run(ctx, args).await,
+        Command::Run(args) => run::run(ctx, args).await,
+        Command::Submit(args) => submit::run(ctx, args).await,
+        Command::Plan(args) => plan::run(ctx, args).await,
+        Command::Watch(args) => watch::run(ctx, args).await,
+        Command::List(args) => list::run(ctx, args).await,
+        Command::Show(args) => show::run(ctx, args).await,
+        Command::Tickets(args) => tickets::run(ctx, args).await,
+        Command::Logs(args) => logs::run(ctx, args).await,
+        Command::Inbox(args) => inbox::run(ctx, args).await,
+        Command::Answer(args) => answer::run(ctx, args).await,
+        Command::Note(args) => note::run(ctx, args).await,
+        Command::Cancel(args) => cancel::run(ctx, args).await,
+        Command::Pause(args) => pause::run(ctx, args, "pause").await,
+        Command::Resume(args) => pause::run(ctx, args, "resume").await,
+        Command::Retry(args) => retry::run(ctx, args).await,
+        Command::Reopen(args) => reopen::run(ctx, args).await,
+        Command::Pull(args) => pull::run(ctx, args).await,
+        Command::Export(args) => export::run(ctx, args).await,
+        Command::Doctor(args) => doctor::run(ctx, args).await,
+        Command::Stats(args) => stats::run(ctx, args).await,
+        Command::Token(args) => token::run(ctx, args).await,
+        Command::Fleet(args) => fleet::run(ctx, args).await,
+        Command::DeadLetters(args) => dead_letters::run(ctx, args).await,
+        Command::Audit(args) => audit::run(ctx, args).await,
+        Command::Exec(_) => Ok(Exit::Done),
+    }
+}
+
+/// A fresh id for a write that may have to be repeated.
+fn request_id() -> String {
+    uuid::Uuid::now_v7().simple().to_string()
+}
+
+#[cfg(test)]
+#[path = "cli/tests.rs"]
+mod tests;

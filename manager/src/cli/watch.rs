@@ -1,0 +1,178 @@
+//! `muster watch`: follows a goal to its end, or until only a person can go on. Also what `run` waits with.
+
+use super::client::{Client, segment};
+use super::context::Context;
+use super::error::{CliError, Exit};
+use super::events::{self, Happening};
+use super::ids;
+use super::live::{Live, Style};
+use super::out::{number, short, text};
+use serde_json::Value;
+use shared::goal::GoalState;
+use shared::ticket::Status;
+use std::time::{Duration, Instant};
+
+/// How often the goal itself is looked at: events tell what happened, not what nobody waits for.
+const LOOK: Duration = Duration::from_millis(1_000);
+/// The clocks of the picture.
+const TICK: Duration = Duration::from_millis(250);
+/// After the end, the rest of the events is waited for this long.
+const REST: Duration = Duration::from_secs(2);
+/// This many looks in a row must find that only a person can go on.
+const WAITING_LOOKS: u32 = 2;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  muster watch last\n  muster watch 0193f0a0 --json | jq .event")]
+pub(crate) struct Args {
+    /// The goal: first digits of its id, or `last`.
+    goal: String,
+}
+
+pub(crate) async fn run(ctx: &Context, args: &Args) -> Result<Exit, CliError> {
+    let client = ctx.client().await?;
+    let goal = ids::goal(&client, &args.goal).await?;
+    let style = if ctx.out.live { Style::Live } else { Style::Data };
+    let ended = to_end(ctx, &client, &goal, style).await?;
+    ended.say(ctx);
+    Ok(ended.exit)
+}
+
+/// Where the goal stood when watching ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) goal: Value,
+    pub(crate) exit: Exit,
+}
+
+impl Ended {
+    /// One sentence on stderr, with the way on.
+    pub(crate) fn say(&self, ctx: &Context) {
+        let id = short(text(&self.goal, "id"));
+        let cause = match (text(&self.goal, "cause"), text(&self.goal, "cause_detail")) {
+            ("", "") => String::new(),
+            (cause, "") => format!(": {cause}"),
+            (cause, detail) => format!(": {cause}: {}", super::out::one_line(detail, 400)),
+        };
+        match self.exit {
+            Exit::Done => ctx.out.note(&format!("goal {id} is done")),
+            Exit::NeedsPerson => {
+                ctx.out.note(&format!("goal {id} needs a person{cause}"));
+                ctx.out.note("  hint: `muster inbox` says what is asked, `muster answer` decides it");
+            }
+            Exit::Cancelled => ctx.out.note(&format!("goal {id} was cancelled{cause}")),
+            Exit::Failed | Exit::Usage | Exit::Unreachable | Exit::Interrupted => {
+                ctx.out.note(&format!("goal {id} failed{cause}"));
+                ctx.out.note(&format!("  hint: `muster tickets {id}` shows where, `muster reopen {id}` goes on"));
+            }
+        }
+    }
+}
+
+/// Follows the goal until it ends or only a person can go on.
+///
+/// # Errors
+/// Unreachable when no manager answers for a minute; interrupted on a signal. The goal goes on then.
+pub(crate) async fn to_end(
+    ctx: &Context,
+    client: &Client,
+    goal: &str,
+    style: Style,
+) -> Result<Ended, CliError> {
+    let (to, mut happenings) = tokio::sync::mpsc::channel(256);
+    tokio::spawn(events::follow(client.clone(), goal.to_owned(), "0".into(), to));
+    let mut live = Live::new(ctx.out, style, goal);
+    let mut tick = tokio::time::interval(TICK);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+    let mut interrupt = std::pin::pin!(super::signal::interrupted());
+    let mut looked_at: Option<Instant> = None;
+    let mut lost_since: Option<Instant> = None;
+    let mut waiting = 0;
+    let mut over: Option<(Ended, Instant)> = None;
+    let mut stream_ended = false;
+    let ended = loop {
+        tokio::select! {
+            happening = happenings.recv(), if !stream_ended => match happening {
+                Some(Happening::Event(event)) => {
+                    live.take(&event)?;
+                    continue;
+                }
+                Some(Happening::Lost(e)) => return Err(e),
+                Some(Happening::End) | None => {
+                    stream_ended = true;
+                    looked_at = None;
+                }
+            },
+            _ = tick.tick() => live.tick(),
+            () = &mut interrupt => {
+                live.end();
+                return Err(CliError::Interrupted {
+                    hint: format!("the goal goes on: `muster watch {0}`, or stop it: `muster cancel {0}`", short(goal)),
+                });
+            }
+        }
+        if let Some((ended, since)) = over.take() {
+            // The last events may still be on their way.
+            if stream_ended || since.elapsed() > REST {
+                break ended;
+            }
+            over = Some((ended, since));
+            continue;
+        }
+        if looked_at.is_some_and(|at| at.elapsed() < LOOK) {
+            continue;
+        }
+        looked_at = Some(Instant::now());
+        let now = match client.get(&format!("/v1/goals/{}", segment(goal))).await {
+            Ok(now) => now,
+            Err(e) if e.is_passing() => {
+                let since = *lost_since.get_or_insert_with(|| {
+                    live.note("no manager answers; waiting for one");
+                    Instant::now()
+                });
+                if since.elapsed() > events::OUTAGE_MAX {
+                    return Err(e);
+                }
+                continue;
+            }
+            Err(e) => return Err(e),
+        };
+        lost_since = None;
+        waiting = if waits_for_a_person(&now) { waiting + 1 } else { 0 };
+        match GoalState::parse(text(&now, "state")).and_then(Exit::of_goal) {
+            Some(Exit::NeedsPerson) | None if waiting >= WAITING_LOOKS => {
+                break Ended { goal: now, exit: Exit::NeedsPerson };
+            }
+            Some(Exit::NeedsPerson) | None => {}
+            Some(exit) if stream_ended => break Ended { goal: now, exit },
+            Some(exit) => over = Some((Ended { goal: now, exit }, Instant::now())),
+        }
+    };
+    live.end();
+    Ok(ended)
+}
+
+/// Whether nothing of the goal moves any more until a person decides something.
+fn waits_for_a_person(goal: &Value) -> bool {
+    let count = |status: Status| goal.get("counts").map_or(0, |counts| number(counts, status.as_str()));
+    let moving: u64 =
+        [Status::Pending, Status::Running, Status::Reviewing, Status::Rejected, Status::Escalated].map(count).iter().sum();
+    let asking = count(Status::NeedsHuman) + count(Status::AwaitingApproval);
+    moving == 0 && (asking > 0 || text(goal, "state") == GoalState::NeedsHuman.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_person_is_waited_for_only_when_nothing_else_moves() {
+        let goal = |state: &str, counts: Value| waits_for_a_person(&json!({"state": state, "counts": counts}));
+        assert!(goal("running", json!({"needs_human": 1, "blocked": 3, "done": 2})));
+        assert!(goal("running", json!({"awaiting_approval": 1})));
+        assert!(goal("needs_human", json!({})));
+        assert!(!goal("running", json!({"needs_human": 1, "running": 1})));
+        assert!(!goal("needs_human", json!({"pending": 1})));
+        assert!(!goal("running", json!({"blocked": 2})));
+    }
+}
