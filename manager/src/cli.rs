@@ -197,11 +197,10 @@ pub(crate) fn main() -> ExitCode {
     };
     let ended = home::Home::new(&cli.home).and_then(|home| {
         let ctx = Context { out, url: cli.url.filter(|u| !u.trim().is_empty()), home, config: cli.config };
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build()
-            .map_err(|e| CliError::failed(format!("cannot start: {e}"), "raise the limits of this shell (ulimit)"))?;
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(
+                |e| CliError::failed(format!("cannot start: {e}"), "raise the limits of this shell (ulimit)"),
+            )?;
         let ended = runtime.block_on(dispatch(&ctx, &command));
         // A read of stdin or a name lookup must not hold up the end.
         runtime.shutdown_background();
@@ -219,14 +218,12 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn parse(argv: impl IntoIterator<Item = std::ffi::OsString>) -> Result<Cli, clap::Error> {
-    let command = Cli::command()
-        .after_help(error::EXIT_CODES)
-        .after_long_help(format!(
-            "{}\n{}\nExamples:\n  muster up --demo\n  muster run \"Compare the three offers\" --input offers/\n  \
+    let command = Cli::command().after_help(error::EXIT_CODES).after_long_help(format!(
+        "{}\n{}\nExamples:\n  muster up --demo\n  muster run \"Compare the three offers\" --input offers/\n  \
              muster run deploy/examples/parallel.toml\n  muster inbox",
-            error::EXIT_CODES,
-            env::help()
-        ));
+        error::EXIT_CODES,
+        env::help()
+    ));
     let matches = command.try_get_matches_from(argv)?;
     Cli::from_arg_matches(&matches)
 }

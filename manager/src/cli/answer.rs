@@ -58,7 +58,9 @@ pub(crate) async fn run(ctx: &Context, args: &Args) -> Result<Exit, CliError> {
         (Target::Ticket(ticket), Some(decision)) => {
             // Decided on what was read: if the ticket moves meanwhile, the manager says so.
             let body = AnswerTicket { decision, request_id, expected_epoch: number(&ticket, "epoch") };
-            client.post_once(&format!("/v1/tickets/{}/answer", segment(text(&ticket, "task_id"))), &body).await?
+            client
+                .post_once(&format!("/v1/tickets/{}/answer", segment(text(&ticket, "task_id"))), &body)
+                .await?
         }
         (Target::Ticket(_), None) => {
             return Err(CliError::usage(
@@ -105,7 +107,10 @@ fn decision(args: &Args, note: &str) -> Result<Option<PersonDecision>, CliError>
 fn parsed<T: serde::de::DeserializeOwned>(option: &str, json: &str) -> Result<T, CliError> {
     let mut reader = serde_json::Deserializer::from_str(json);
     serde_path_to_error::deserialize(&mut reader).map_err(|e| {
-        CliError::usage(format!("{option}, {}: {}", e.path(), e.inner()), "give it as one JSON object in quotes")
+        CliError::usage(
+            format!("{option}, {}: {}", e.path(), e.inner()),
+            "give it as one JSON object in quotes",
+        )
     })
 }
 
@@ -140,7 +145,10 @@ mod tests {
             let decision = decision(&args, "why").unwrap().unwrap();
             json!(AnswerTicket { decision, request_id: "r".into(), expected_epoch: 7 })
         };
-        assert_eq!(body("x g/t --skip"), json!({"decision": "skip", "reason": "why", "request_id": "r", "expected_epoch": 7}));
+        assert_eq!(
+            body("x g/t --skip"),
+            json!({"decision": "skip", "reason": "why", "request_id": "r", "expected_epoch": 7})
+        );
         assert_eq!(body("x g/t --approve")["decision"], "approve");
         assert_eq!(body("x g/t --retry --edit {\"tier\":\"strong\"}")["edit"]["tier"], "strong");
     }

@@ -27,7 +27,9 @@ pub(crate) async fn run(ctx: &Context, args: &Args) -> Result<Exit, CliError> {
         return Ok(Exit::Done);
     }
     ctx.out.show(&reply, || {
-        let row = |v: &Value| vec![text(v, "rule").to_owned(), short(text(v, "id")).to_owned(), text(v, "detail").to_owned()];
+        let row = |v: &Value| {
+            vec![text(v, "rule").to_owned(), short(text(v, "id")).to_owned(), text(v, "detail").to_owned()]
+        };
         table(&["RULE", "ID", "WHAT"], &violations.iter().map(row).collect::<Vec<_>>())
     })?;
     if violations.is_empty() {

@@ -116,7 +116,9 @@ impl Line {
             Status::Skipped | Status::Superseded => "-",
             Status::NeedsHuman | Status::AwaitingApproval => "?",
             Status::Blocked => "·",
-            Status::Pending | Status::Rejected | Status::Escalated | Status::Running | Status::Reviewing => "",
+            Status::Pending | Status::Rejected | Status::Escalated | Status::Running | Status::Reviewing => {
+                ""
+            }
         }
     }
 }

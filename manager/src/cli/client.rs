@@ -32,9 +32,15 @@ pub(crate) struct Client {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// By `--url` or `MUSTER_URL`: if it does not answer, that is an error.
-    Named { url: String, token: Option<String> },
+    Named {
+        url: String,
+        token: Option<String>,
+    },
     /// By `.muster/api.json`, and it answers.
-    Local { url: String, token: Option<String> },
+    Local {
+        url: String,
+        token: Option<String>,
+    },
     Nothing,
 }
 
@@ -56,7 +62,9 @@ pub(crate) async fn find(url: Option<&str>, home: &Home) -> Result<Found, CliErr
 /// The local fleet's own token fits when the named address is that of the local fleet.
 fn token_for(url: &str, home: &Home) -> Option<String> {
     let api = home.api()?;
-    (api.url.trim_end_matches('/') == url.trim_end_matches('/')).then(|| read_token(&api.token_file)).flatten()
+    (api.url.trim_end_matches('/') == url.trim_end_matches('/'))
+        .then(|| read_token(&api.token_file))
+        .flatten()
 }
 
 fn read_token(file: &Path) -> Option<String> {
@@ -83,7 +91,10 @@ impl Client {
             builder = builder.no_proxy();
         }
         let http = builder.build().map_err(|e| {
-            CliError::failed(format!("HTTP client: {}", chain(&e)), "check the proxy and certificate settings")
+            CliError::failed(
+                format!("HTTP client: {}", chain(&e)),
+                "check the proxy and certificate settings",
+            )
         })?;
         Ok(Self { http, base, token })
     }
@@ -139,9 +150,9 @@ impl Client {
 
     /// Uploads a file's bytes, streamed; answers the blob's name.
     pub(crate) async fn upload(&self, file: &Path, size_bytes: u64) -> Result<Value, CliError> {
-        let open = tokio::fs::File::open(file)
-            .await
-            .map_err(|e| CliError::usage(format!("input {}: {e}", file.display()), "check path and rights"))?;
+        let open = tokio::fs::File::open(file).await.map_err(|e| {
+            CliError::usage(format!("input {}: {e}", file.display()), "check path and rights")
+        })?;
         let body = reqwest::Body::wrap_stream(tokio_util::io::ReaderStream::with_capacity(open, 64 * 1024));
         let request = self
             .request(Method::PUT, "/v1/uploads")
@@ -205,7 +216,8 @@ impl Client {
         CliError::Unreachable {
             url: self.base.clone(),
             detail: chain(e),
-            hint: "start a fleet here with `muster up`, or give the right address by --url or MUSTER_URL".into(),
+            hint: "start a fleet here with `muster up`, or give the right address by --url or MUSTER_URL"
+                .into(),
         }
     }
 
@@ -230,7 +242,9 @@ fn refusal(status: StatusCode, path: &str, body: &[u8]) -> CliError {
     } else {
         match status.as_u16() {
             401 => "give a valid token by MUSTER_TOKEN; a running local fleet has one in .muster/token",
-            403 => "this token lacks the scope or the tenant; make another with `muster token create --scope …`",
+            403 => {
+                "this token lacks the scope or the tenant; make another with `muster token create --scope …`"
+            }
             404 => "`muster list` shows the goals, `muster tickets GOAL` their tickets",
             409 => "look at it as it is now with `muster show`",
             413 => "make it smaller, or raise the limit in [limits] of the manager's configuration",

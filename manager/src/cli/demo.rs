@@ -70,6 +70,9 @@ fn example(name: &str) -> Result<PathBuf, CliError> {
 
 fn nearest(name: &str) -> Result<PathBuf, CliError> {
     above().map(|folder| folder.join(name)).find(|path| path.is_file()).ok_or_else(|| {
-        CliError::usage(format!("there is no {name} here or above"), "name one: muster up --demo --input path/to/Cargo.lock")
+        CliError::usage(
+            format!("there is no {name} here or above"),
+            "name one: muster up --demo --input path/to/Cargo.lock",
+        )
     })
 }

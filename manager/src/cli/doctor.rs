@@ -19,7 +19,9 @@ const LIMIT: Duration = Duration::from_secs(10);
 const MEMORY_NOTABLE_BYTES: u64 = 4 * 1024 * 1024 * 1024;
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  muster doctor\n  muster doctor --config /etc/muster.toml --json | jq '.checks[] | select(.state==\"bad\")'")]
+#[command(
+    after_help = "Examples:\n  muster doctor\n  muster doctor --config /etc/muster.toml --json | jq '.checks[] | select(.state==\"bad\")'"
+)]
 pub(crate) struct Args {}
 
 /// What a check found.
@@ -167,7 +169,12 @@ async fn store(config: &Config) -> Vec<Check> {
             let (what, hint) = problem.split_once("hint: ").map_or((problem.as_str(), ""), |(w, h)| (w, h));
             Check::new("redis settings", State::Bad, what.trim().trim_end_matches([';', ',']), hint)
         })),
-        Err(e) => checks.push(Check::new("redis settings", State::Bad, e.to_string(), "may this user call INFO and CONFIG GET?")),
+        Err(e) => checks.push(Check::new(
+            "redis settings",
+            State::Bad,
+            e.to_string(),
+            "may this user call INFO and CONFIG GET?",
+        )),
     }
     match store.gauges().await {
         Ok(gauges) => {
@@ -181,7 +188,9 @@ async fn store(config: &Config) -> Vec<Check> {
             let unserved: Vec<&String> = gauges
                 .demand
                 .iter()
-                .filter(|(lane, waiting)| **waiting > 0 && gauges.consumers.get(*lane).copied().unwrap_or(0) == 0)
+                .filter(|(lane, waiting)| {
+                    **waiting > 0 && gauges.consumers.get(*lane).copied().unwrap_or(0) == 0
+                })
                 .map(|(lane, _)| lane)
                 .collect();
             checks.push(if unserved.is_empty() {
@@ -200,7 +209,12 @@ async fn store(config: &Config) -> Vec<Check> {
             });
         }
         Err(e) => {
-            checks.push(Check::new("lanes", State::Bad, e.to_string(), "is this Redis shared with something else?"));
+            checks.push(Check::new(
+                "lanes",
+                State::Bad,
+                e.to_string(),
+                "is this Redis shared with something else?",
+            ));
         }
     }
     checks.push(blobs(config, Some(&store)).await);
@@ -221,13 +235,19 @@ async fn blobs(config: &Config, store: Option<&Store>) -> Check {
         return Check::new(name, State::Bad, format!("{folder} cannot be written: {e}"), hint);
     }
     let _ = blobs.delete_goal(&probe).await;
-    let Some(store) = store else { return Check::ok(name, format!("{folder} (whether it is shared is in Redis)")) };
+    let Some(store) = store else {
+        return Check::ok(name, format!("{folder} (whether it is shared is in Redis)"));
+    };
     match store.fleet_nonce().await {
-        Ok(nonce) if blobs.sees_nonce(&nonce).await => Check::ok(name, format!("{folder}, shared with the fleet")),
+        Ok((nonce, _)) if blobs.sees_nonce(&nonce).await => {
+            Check::ok(name, format!("{folder}, shared with the fleet"))
+        }
         Ok(_) if no_consumers(store).await => {
             Check::ok(name, format!("{folder}; no fleet has marked it yet"))
         }
-        Ok(_) => Check::new(name, State::Bad, format!("{folder} is not the folder that the fleet writes to"), hint),
+        Ok(_) => {
+            Check::new(name, State::Bad, format!("{folder} is not the folder that the fleet writes to"), hint)
+        }
         Err(e) => Check::new(name, State::Bad, e.to_string(), hint),
     }
 }
@@ -237,7 +257,8 @@ async fn no_consumers(store: &Store) -> bool {
 }
 
 async fn sandbox() -> Check {
-    let hint = "apt-get install bubblewrap, and allow user namespaces; without it everything but code tools works";
+    let hint =
+        "apt-get install bubblewrap, and allow user namespaces; without it everything but code tools works";
     let tried = tokio::process::Command::new("bwrap")
         .args(["--ro-bind", "/", "/", "--unshare-all", "true"])
         .stdin(std::process::Stdio::null())
@@ -255,8 +276,15 @@ async fn sandbox() -> Check {
 async fn python() -> Check {
     let asked = tokio::process::Command::new("python3").arg("--version").output();
     match tokio::time::timeout(LIMIT, asked).await {
-        Ok(Ok(out)) if out.status.success() => Check::ok("python3", String::from_utf8_lossy(&out.stdout).trim()),
-        Ok(Ok(out)) => Check::new("python3", State::Bad, format!("python3 --version: {}", out.status), "reinstall python3"),
+        Ok(Ok(out)) if out.status.success() => {
+            Check::ok("python3", String::from_utf8_lossy(&out.stdout).trim())
+        }
+        Ok(Ok(out)) => Check::new(
+            "python3",
+            State::Bad,
+            format!("python3 --version: {}", out.status),
+            "reinstall python3",
+        ),
         Ok(Err(e)) => Check::new("python3", State::Bad, e.to_string(), "apt-get install python3"),
         Err(_) => Check::new("python3", State::Bad, "it does not answer", "reinstall python3"),
     }
@@ -275,10 +303,22 @@ async fn language_model(config: &Config) -> Check {
     let url = &config.model.url;
     let http = match reqwest::Client::builder().build() {
         Ok(http) => http,
-        Err(e) => return Check::new(name, State::Bad, client::chain(&e), "check the proxy and certificate settings"),
+        Err(e) => {
+            return Check::new(
+                name,
+                State::Bad,
+                client::chain(&e),
+                "check the proxy and certificate settings",
+            );
+        }
     };
     match model::models(&http, url, config.model.api_key.expose_secret(), LIMIT).await {
-        Err(why) => Check::new(name, State::Bad, format!("{url}: {why}"), "is the server running, and are model.url and model.api_key right?"),
+        Err(why) => Check::new(
+            name,
+            State::Bad,
+            format!("{url}: {why}"),
+            "is the server running, and are model.url and model.api_key right?",
+        ),
         Ok(names) => {
             let tiers = [&config.model.cheap, &config.model.standard, &config.model.strong];
             let missing: Vec<&str> =

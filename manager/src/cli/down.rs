@@ -14,7 +14,8 @@ const WAIT: Duration = Duration::from_secs(90);
 pub(crate) struct Args {}
 
 pub(crate) async fn run(ctx: &Context, _: &Args) -> Result<Exit, CliError> {
-    let pid = ctx.home.api().map(|api| api.pid).and_then(|pid| i32::try_from(pid).ok()).filter(|pid| *pid > 0);
+    let pid =
+        ctx.home.api().map(|api| api.pid).and_then(|pid| i32::try_from(pid).ok()).filter(|pid| *pid > 0);
     // The lock says whether its process lives; a pid alone may be somebody else's by now.
     let alive = ctx.home.folder().is_dir() && ctx.home.lock().is_err();
     let (Some(pid), true) = (pid, alive) else {

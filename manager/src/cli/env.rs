@@ -27,9 +27,15 @@ pub(crate) const ALL: &[Variable] = &[
         name: MODEL_URL,
         about: "`up` and `run`: an OpenAI-compatible server, such as http://127.0.0.1:11434/v1",
     },
-    Variable { name: MODEL_NAME, about: "`up` and `run`: the model to ask there (default: the first it lists)" },
+    Variable {
+        name: MODEL_NAME,
+        about: "`up` and `run`: the model to ask there (default: the first it lists)",
+    },
     Variable { name: MODEL_KEY, about: "`up` and `run`: the key for it" },
-    Variable { name: OPENAI_KEY, about: "`up` and `run`: use api.openai.com (or OPENAI_BASE_URL) with this key" },
+    Variable {
+        name: OPENAI_KEY,
+        about: "`up` and `run`: use api.openai.com (or OPENAI_BASE_URL) with this key",
+    },
     Variable { name: OPENAI_URL, about: "`up` and `run`: base URL that OPENAI_API_KEY belongs to" },
     Variable { name: ANTHROPIC_KEY, about: "`up` and `run`: noticed, not used yet" },
     Variable { name: NO_COLOR, about: "set: no colours" },

@@ -143,11 +143,20 @@ mod tests {
     #[test]
     fn refusals_are_sorted_by_whose_fault_it_is() {
         let code = |status| {
-            CliError::Refused { status, code: String::new(), message: String::new(), field: None, hint: String::new() }
-                .exit()
-                .code()
+            CliError::Refused {
+                status,
+                code: String::new(),
+                message: String::new(),
+                field: None,
+                hint: String::new(),
+            }
+            .exit()
+            .code()
         };
-        assert_eq!([400, 401, 404, 413, 422, 409, 500, 503, 429].map(code), [64, 64, 64, 64, 64, 1, 1, 69, 69]);
+        assert_eq!(
+            [400, 401, 404, 413, 422, 409, 500, 503, 429].map(code),
+            [64, 64, 64, 64, 64, 1, 1, 69, 69]
+        );
     }
 
     #[test]

@@ -157,10 +157,13 @@ mod tests {
             let mut parser = Parser::default();
             let mut got = parser.push(&stream[..cut]);
             got.extend(parser.push(&stream[cut..]));
-            assert_eq!(got, vec![
-                Message { id: "1-0".into(), event: String::new(), data: "{\"a\":1}".into() },
-                Message { id: "2-0".into(), event: "end".into(), data: "{}".into() },
-            ]);
+            assert_eq!(
+                got,
+                vec![
+                    Message { id: "1-0".into(), event: String::new(), data: "{\"a\":1}".into() },
+                    Message { id: "2-0".into(), event: "end".into(), data: "{}".into() },
+                ]
+            );
         }
     }
 }

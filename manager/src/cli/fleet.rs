@@ -8,8 +8,10 @@ use super::out::{items, now_ms, number, span, table, text};
 use serde_json::{Value, json};
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  muster fleet list\n  muster fleet cordon worker-7f3a     # takes no new work\n  \
-    muster fleet drain worker-7f3a      # finishes or gives back, then leaves\n  muster fleet activate worker-7f3a")]
+#[command(
+    after_help = "Examples:\n  muster fleet list\n  muster fleet cordon worker-7f3a     # takes no new work\n  \
+    muster fleet drain worker-7f3a      # finishes or gives back, then leaves\n  muster fleet activate worker-7f3a"
+)]
 pub(crate) struct Args {
     #[command(subcommand)]
     what: What,

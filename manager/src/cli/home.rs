@@ -77,7 +77,9 @@ impl Home {
         match file.try_lock() {
             Ok(()) => {
                 let pid = std::process::id().to_string();
-                file.set_len(0).and_then(|()| file.write_all(pid.as_bytes())).map_err(|e| trouble(&path, &e))?;
+                file.set_len(0)
+                    .and_then(|()| file.write_all(pid.as_bytes()))
+                    .map_err(|e| trouble(&path, &e))?;
                 Ok(file)
             }
             Err(TryLockError::WouldBlock) => {
@@ -156,7 +158,10 @@ pub(crate) fn write_private(path: &Path, text: &str) -> Result<(), CliError> {
 }
 
 pub(crate) fn trouble(path: &Path, e: &std::io::Error) -> CliError {
-    CliError::failed(format!("{}: {e}", path.display()), "check the folder's owner and free space, or give another --home")
+    CliError::failed(
+        format!("{}: {e}", path.display()),
+        "check the folder's owner and free space, or give another --home",
+    )
 }
 
 #[cfg(test)]

@@ -51,7 +51,9 @@ pub(crate) async fn goal(client: &Client, word: &str) -> Result<String, CliError
         let page = client.get(&format!("/v1/goals?offset={offset}&limit={PAGE}")).await?;
         let goals = items(&page, "goals");
         found.extend(goals.iter().map(|g| text(g, "id").to_owned()));
-        if goals.is_empty() || page.get("next_offset").is_some_and(Value::is_null) || page.get("next_offset").is_none()
+        if goals.is_empty()
+            || page.get("next_offset").is_some_and(Value::is_null)
+            || page.get("next_offset").is_none()
         {
             break;
         }
@@ -65,7 +67,11 @@ pub(crate) async fn ticket(client: &Client, word: &str) -> Result<Value, CliErro
         Target::Ticket(ticket) => Ok(*ticket),
         Target::Goal(id) => Err(CliError::usage(
             format!("`{word}` is a goal, and a ticket is wanted"),
-            format!("name one of its tickets: {}/KEY; `muster tickets {}` lists them", short(&id), short(&id)),
+            format!(
+                "name one of its tickets: {}/KEY; `muster tickets {}` lists them",
+                short(&id),
+                short(&id)
+            ),
         )),
     }
 }
@@ -97,7 +103,9 @@ pub(crate) async fn any(client: &Client, word: &str) -> Result<Target, CliError>
     match goal(client, word).await {
         Ok(id) => Ok(Target::Goal(id)),
         Err(e @ CliError::Usage { .. }) if !is_prefix(word) => Err(e),
-        Err(CliError::Usage { .. }) => ticket_by_prefix(client, word).await.map(|t| Target::Ticket(Box::new(t))),
+        Err(CliError::Usage { .. }) => {
+            ticket_by_prefix(client, word).await.map(|t| Target::Ticket(Box::new(t)))
+        }
         Err(e) => Err(e),
     }
 }

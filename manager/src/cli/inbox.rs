@@ -6,7 +6,9 @@ use super::out::{items, now_ms, number, short, span, text};
 use serde_json::Value;
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  muster inbox\n  muster inbox --json | jq '.decisions[] | {goal, key, cause}'")]
+#[command(
+    after_help = "Examples:\n  muster inbox\n  muster inbox --json | jq '.decisions[] | {goal, key, cause}'"
+)]
 pub(crate) struct Args {}
 
 pub(crate) async fn run(ctx: &Context, _: &Args) -> Result<Exit, CliError> {

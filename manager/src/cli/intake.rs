@@ -103,7 +103,11 @@ pub(crate) fn from_plan(
     plan.goal.deadline_s = goal.deadline_s.or(plan.goal.deadline_s);
     plan.goal.language = goal.language.clone().or(plan.goal.language);
     let default = config.manager.review;
-    refuse(if plan.tickets.is_empty() { plan.goal.problems(limits) } else { problems(&plan, default, limits) })?;
+    refuse(if plan.tickets.is_empty() {
+        plan.goal.problems(limits)
+    } else {
+        problems(&plan, default, limits)
+    })?;
 
     let named = plan.goal.inputs.iter().map(|name| base.join(name));
     let inputs: Vec<PathBuf> = named.chain(goal.input.iter().cloned()).collect();
@@ -114,7 +118,8 @@ pub(crate) fn from_plan(
         Some("a goal in words is planned by a model".to_owned())
     } else {
         let keys = plan.asks_model(default);
-        (!keys.is_empty()).then(|| format!("these tickets ask a model: {}", super::out::one_line(&keys.join(", "), 200)))
+        (!keys.is_empty())
+            .then(|| format!("these tickets ask a model: {}", super::out::one_line(&keys.join(", "), 200)))
     };
     let body = SubmitGoal {
         text: plan.goal.text.clone(),
@@ -181,7 +186,8 @@ pub(crate) fn read_plan(path: &Path, limits: &Limits) -> Result<PlanFile, CliErr
         ));
     }
     let raw = std::fs::read(path).map_err(|e| wrong(e.to_string(), "check its rights"))?;
-    let text = String::from_utf8(raw).map_err(|e| wrong(format!("no UTF-8 text: {e}"), "save it as UTF-8"))?;
+    let text =
+        String::from_utf8(raw).map_err(|e| wrong(format!("no UTF-8 text: {e}"), "save it as UTF-8"))?;
     PlanFile::parse(&path.display().to_string(), &text, limits).map_err(|e| {
         let message = e.to_string();
         match message.split_once("\n  hint: ") {
@@ -242,7 +248,9 @@ fn gather(inputs: &[PathBuf], limits: &Limits) -> Result<Vec<(String, PathBuf, u
             .map_err(|e| CliError::usage(format!("input {}: {e}", input.display()), "check the path"))?
             .file_name()
             .map(|n| n.to_string_lossy().into_owned())
-            .ok_or_else(|| CliError::usage(format!("input {}: has no name", input.display()), "name a folder below it"))?;
+            .ok_or_else(|| {
+                CliError::usage(format!("input {}: has no name", input.display()), "name a folder below it")
+            })?;
         walk(input, &format!("data/{name}"), limits, &mut found)?;
     }
     let total: u64 = found.values().map(|(_, bytes)| bytes).sum();
@@ -261,7 +269,8 @@ fn walk(
     limits: &Limits,
     found: &mut BTreeMap<String, (PathBuf, u64)>,
 ) -> Result<(), CliError> {
-    let wrong = |problem: String, hint: &str| CliError::usage(format!("input {}: {problem}", file.display()), hint);
+    let wrong =
+        |problem: String, hint: &str| CliError::usage(format!("input {}: {problem}", file.display()), hint);
     let meta = std::fs::metadata(file).map_err(|e| wrong(e.to_string(), "check the path and its rights"))?;
     if meta.is_dir() {
         let entries = std::fs::read_dir(file).map_err(|e| wrong(e.to_string(), "check its rights"))?;
@@ -283,7 +292,10 @@ fn walk(
     }
     if meta.len() > limits.input_bytes_max {
         let problem = format!("{}, at most {} are allowed", size(meta.len()), size(limits.input_bytes_max));
-        return Err(wrong(problem, "give less, or raise limits.input_bytes_max (bytes) for manager and command line"));
+        return Err(wrong(
+            problem,
+            "give less, or raise limits.input_bytes_max (bytes) for manager and command line",
+        ));
     }
     if found.len() >= limits.input_files_max {
         return Err(wrong(

@@ -8,7 +8,9 @@ use serde_json::Value;
 use shared::goal::GoalState;
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  muster list\n  muster list --state needs_human --json | jq -r '.goals[].id'")]
+#[command(
+    after_help = "Examples:\n  muster list\n  muster list --state needs_human --json | jq -r '.goals[].id'"
+)]
 pub(crate) struct Args {
     /// Only goals in this state.
     #[arg(long, value_parser = state)]
@@ -20,7 +22,8 @@ pub(crate) struct Args {
 }
 
 fn state(word: &str) -> Result<GoalState, String> {
-    GoalState::parse(word).ok_or_else(|| format!("one of {}", GoalState::ALL.map(GoalState::as_str).join(", ")))
+    GoalState::parse(word)
+        .ok_or_else(|| format!("one of {}", GoalState::ALL.map(GoalState::as_str).join(", ")))
 }
 
 pub(crate) async fn run(ctx: &Context, args: &Args) -> Result<Exit, CliError> {

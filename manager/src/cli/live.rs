@@ -34,8 +34,15 @@ impl Live {
     pub(crate) fn new(out: Out, style: Style, goal: &str) -> Self {
         let multi = MultiProgress::new();
         let head = ProgressBar::new_spinner();
-        let mut live =
-            Self { out, style, goal: goal.to_owned(), board: Board::default(), multi, head, bars: Vec::new() };
+        let mut live = Self {
+            out,
+            style,
+            goal: goal.to_owned(),
+            board: Board::default(),
+            multi,
+            head,
+            bars: Vec::new(),
+        };
         if style == Style::Live {
             live.head = live.multi.add(ProgressBar::new_spinner());
             live.head.enable_steady_tick(Duration::from_millis(120));

@@ -132,7 +132,11 @@ impl Fleet {
         self.store_tasks.spawn(keep);
         self.until(REDIS_START, "redis", || redis.answers()).await?;
 
-        let port = if std::net::TcpListener::bind(("127.0.0.1", API_PORT)).is_ok() { API_PORT } else { free_port()? };
+        let port = if std::net::TcpListener::bind(("127.0.0.1", API_PORT)).is_ok() {
+            API_PORT
+        } else {
+            free_port()?
+        };
         self.url = format!("http://127.0.0.1:{port}");
         let mut env = vec![
             ("MUSTER_REDIS__URL".to_owned(), redis.url()),
@@ -183,7 +187,10 @@ impl Fleet {
         self.until(START, "manager", || client.is_ready()).await?;
         let wanted = options.workers + 1;
         let all_here = || async {
-            client.get("/v1/fleet").await.is_ok_and(|fleet| super::out::items(&fleet, "consumers").len() >= wanted)
+            client
+                .get("/v1/fleet")
+                .await
+                .is_ok_and(|fleet| super::out::items(&fleet, "consumers").len() >= wanted)
         };
         // Goals may come before everybody is there: late ones are waited for, not insisted on.
         if let Err(e @ CliError::Usage { .. }) = self.until(START, "workers", all_here).await {
@@ -332,8 +339,9 @@ struct Binaries {
 
 impl Binaries {
     fn find() -> Result<Self, CliError> {
-        let muster = std::env::current_exe()
-            .map_err(|e| CliError::failed(format!("this program cannot find itself: {e}"), "call it by its full path"))?;
+        let muster = std::env::current_exe().map_err(|e| {
+            CliError::failed(format!("this program cannot find itself: {e}"), "call it by its full path")
+        })?;
         let folder = muster.parent().unwrap_or(Path::new("/")).to_path_buf();
         let beside = |name: &str| {
             let path = folder.join(name);

@@ -14,7 +14,9 @@ use shared::store::LogEvent;
 const PAGE: usize = 500;
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  muster logs last\n  muster logs last/report --follow\n  muster logs last --json | jq 'select(.to==\"rejected\")'")]
+#[command(
+    after_help = "Examples:\n  muster logs last\n  muster logs last/report --follow\n  muster logs last --json | jq 'select(.to==\"rejected\")'"
+)]
 pub(crate) struct Args {
     /// A goal, or one of its tickets (GOAL/KEY).
     what: String,
@@ -27,7 +29,9 @@ pub(crate) async fn run(ctx: &Context, args: &Args) -> Result<Exit, CliError> {
     let client = ctx.client().await?;
     let (goal, ticket) = match ids::any(&client, &args.what).await? {
         Target::Goal(goal) => (goal, None),
-        Target::Ticket(ticket) => (text(&ticket, "goal").to_owned(), Some(text(&ticket, "task_id").to_owned())),
+        Target::Ticket(ticket) => {
+            (text(&ticket, "goal").to_owned(), Some(text(&ticket, "task_id").to_owned()))
+        }
     };
     let wanted = |event: &LogEvent| ticket.as_ref().is_none_or(|id| &event.ticket == id);
     if args.follow {
@@ -67,5 +71,9 @@ pub(crate) async fn run(ctx: &Context, args: &Args) -> Result<Exit, CliError> {
 }
 
 fn say(ctx: &Context, event: &LogEvent) -> Result<(), CliError> {
-    if ctx.out.json { ctx.out.line(&serde_json::json!(event).to_string()) } else { ctx.out.line(&plain(event)) }
+    if ctx.out.json {
+        ctx.out.line(&serde_json::json!(event).to_string())
+    } else {
+        ctx.out.line(&plain(event))
+    }
 }

@@ -36,9 +36,17 @@ pub(crate) enum Wish {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
     /// The configuration names it: nothing is handed on.
-    Configured { url: String, name: String },
+    Configured {
+        url: String,
+        name: String,
+    },
     /// Found in the environment or on this machine.
-    Found { url: String, name: String, key: String, origin: String },
+    Found {
+        url: String,
+        name: String,
+        key: String,
+        origin: String,
+    },
     /// Scripted replies; everything else is real.
     Rehearsal,
     None,
@@ -50,9 +58,11 @@ impl Choice {
         match self {
             Self::Configured { url, name } => format!("model: {name} at {url} (from the configuration)"),
             Self::Found { url, name, origin, .. } => format!("model: {name} at {url} ({origin})"),
-            Self::Rehearsal => "model: none was found, so the built-in rehearsal plays it: the words are scripted, \
+            Self::Rehearsal => {
+                "model: none was found, so the built-in rehearsal plays it: the words are scripted, \
                                 nothing is spent; Python, checks, files and Redis are real"
-                .into(),
+                    .into()
+            }
             Self::None => "model: none; plan files with direct tools only".into(),
         }
     }
@@ -102,10 +112,9 @@ async fn choose_from(
     if config.model.is_configured() {
         return Ok(Choice::Configured { url: config.model.url.clone(), name: config.model.standard.clone() });
     }
-    let http = reqwest::Client::builder()
-        .no_proxy()
-        .build()
-        .map_err(|e| CliError::failed(format!("HTTP client: {}", chain(&e)), "check the certificate settings"))?;
+    let http = reqwest::Client::builder().no_proxy().build().map_err(|e| {
+        CliError::failed(format!("HTTP client: {}", chain(&e)), "check the certificate settings")
+    })?;
     if let Some(url) = env(env::MODEL_URL) {
         let key = env(env::MODEL_KEY).or_else(|| env(env::OPENAI_KEY)).unwrap_or_default();
         let url = base(&url);
@@ -149,7 +158,12 @@ fn base(url: &str) -> String {
 }
 
 /// The first model that a server lists and that can talk.
-async fn first_model(http: &reqwest::Client, url: &str, key: &str, timeout: Duration) -> Result<String, String> {
+async fn first_model(
+    http: &reqwest::Client,
+    url: &str,
+    key: &str,
+    timeout: Duration,
+) -> Result<String, String> {
     let names = models(http, url, key, timeout).await?;
     let talks = |name: &&String| !["embed", "rerank", "whisper"].iter().any(|no| name.contains(no));
     names.iter().find(talks).cloned().ok_or_else(|| "it lists none".into())
@@ -192,7 +206,12 @@ mod tests {
         url
     }
 
-    async fn chosen(config: &Config, demo: bool, env: &[(&str, &str)], usual: &[(&str, &str)]) -> Result<Choice, CliError> {
+    async fn chosen(
+        config: &Config,
+        demo: bool,
+        env: &[(&str, &str)],
+        usual: &[(&str, &str)],
+    ) -> Result<Choice, CliError> {
         let get = |name: &str| env.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
         choose_from(config, Wish::Auto, demo, |_| {}, get, usual).await
     }

@@ -71,7 +71,7 @@ fn written(result: std::io::Result<()>) -> Result<(), CliError> {
 /// A table without lines, columns two blanks apart; readable by people and by `awk`.
 pub(crate) fn table(headers: &[&str], rows: &[Vec<String>]) -> String {
     let mut table = comfy_table::Table::new();
-    table.load_preset(comfy_table::presets::NOTHING).set_header(headers.iter().copied());
+    table.load_style(comfy_table::presets::NOTHING).set_header(headers.iter().copied());
     for row in rows {
         table.add_row(row);
     }
@@ -128,12 +128,12 @@ pub(crate) fn now_ms() -> u64 {
     u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0)
 }
 
-/// Time of day in this machine's zone.
+/// Time of day, UTC: the machines of a fleet may live in several zones.
 pub(crate) fn clock(ms: u64) -> String {
     let Ok(at) = jiff::Timestamp::from_millisecond(i64::try_from(ms).unwrap_or(0)) else {
         return "--:--:--".into();
     };
-    at.to_zoned(jiff::tz::TimeZone::system()).strftime("%H:%M:%S").to_string()
+    at.strftime("%H:%M:%S").to_string()
 }
 
 /// A string field of a JSON object, empty if it is not there.
@@ -157,10 +157,14 @@ mod tests {
 
     #[test]
     fn spans_and_sizes_are_short() {
-        assert_eq!([0, 59_999, 60_000, 3_725_000, 180_000_000].map(span), ["0s", "59s", "1m 0s", "1h 2m", "2d 2h"]);
-        assert_eq!([0, 1023, 1024, 1536, 5 << 20, 3 << 30].map(size), [
-            "0 B", "1023 B", "1.0 KiB", "1.5 KiB", "5.0 MiB", "3.0 GiB"
-        ]);
+        assert_eq!(
+            [0, 59_999, 60_000, 3_725_000, 180_000_000].map(span),
+            ["0s", "59s", "1m 0s", "1h 2m", "2d 2h"]
+        );
+        assert_eq!(
+            [0, 1023, 1024, 1536, 5 << 20, 3 << 30].map(size),
+            ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "5.0 MiB", "3.0 GiB"]
+        );
     }
 
     #[test]

@@ -8,7 +8,9 @@ use super::ids;
 use super::types::Words;
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  muster pause last      muster resume last\n  muster pause --all     muster resume --all")]
+#[command(
+    after_help = "Examples:\n  muster pause last      muster resume last\n  muster pause --all     muster resume --all"
+)]
 pub(crate) struct Args {
     /// The goal: first digits of its id, or `last`.
     #[arg(required_unless_present = "all", conflicts_with = "all")]

@@ -28,7 +28,8 @@ pub(crate) async fn run(ctx: &Context, args: &Args) -> Result<Exit, CliError> {
     let goal = ids::goal(&client, &args.goal).await?;
     let dir = args.dir.clone().unwrap_or_else(|| default_dir(ctx, &goal));
     let pulled = files(&client, &goal, &dir).await?;
-    let document = json!({"goal": goal, "folder": dir, "files": pulled.iter().map(File::to_json).collect::<Vec<_>>()});
+    let document =
+        json!({"goal": goal, "folder": dir, "files": pulled.iter().map(File::to_json).collect::<Vec<_>>()});
     if ctx.out.json {
         ctx.out.document(&document)?;
     } else {
@@ -97,7 +98,9 @@ pub(crate) async fn files(client: &Client, goal: &str, dir: &Path) -> Result<Vec
     for name in DRAWN {
         let here = dir.join(name);
         match fetch(client, goal, name, &here, "").await {
-            Ok(size_bytes) => pulled.push(File { path: name.into(), here, size_bytes, creator: String::new() }),
+            Ok(size_bytes) => {
+                pulled.push(File { path: name.into(), here, size_bytes, creator: String::new() })
+            }
             // A goal that never had a plan has no picture either.
             Err(CliError::Refused { status: 404, .. }) => {}
             Err(e) => return Err(e),

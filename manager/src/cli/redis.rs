@@ -9,7 +9,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Oldest version that the scripts are written for.
 pub(crate) const VERSION_MIN: (u32, u32) = (7, 0);
-const HINT: &str = "Debian, Ubuntu: apt-get install redis-server; macOS: brew install redis; or ./deploy/quickstart.sh";
+const HINT: &str =
+    "Debian, Ubuntu: apt-get install redis-server; macOS: brew install redis; or ./deploy/quickstart.sh";
 /// One try of asking whether it answers.
 const PING_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -104,7 +105,10 @@ async fn version() -> Result<String, CliError> {
         Err(e) => return Err(CliError::failed(format!("redis-server: {e}"), HINT)),
     };
     let Some(version) = shown.split_whitespace().find_map(|w| w.strip_prefix("v=")) else {
-        return Err(CliError::usage(format!("redis-server does not say its version: {}", shown.trim()), HINT));
+        return Err(CliError::usage(
+            format!("redis-server does not say its version: {}", shown.trim()),
+            HINT,
+        ));
     };
     if !is_new_enough(version) {
         return Err(CliError::usage(

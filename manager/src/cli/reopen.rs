@@ -9,7 +9,9 @@ use super::out::{number, text};
 use super::types::Words;
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  muster reopen last --note \"add a table of costs\"\n  muster reopen 0193f0a0/report")]
+#[command(
+    after_help = "Examples:\n  muster reopen last --note \"add a table of costs\"\n  muster reopen 0193f0a0/report"
+)]
 pub(crate) struct Args {
     /// A goal (first digits of its id, or `last`) or a ticket (GOAL/KEY).
     what: String,

@@ -47,11 +47,13 @@ pub(crate) async fn run(ctx: &Context, args: &Args) -> Result<Exit, CliError> {
             let left = fleet.stop().await;
             match (&ended, left) {
                 (Ok(Exit::NeedsPerson), _) => {
-                    ctx.out.note("  the fleet has stopped and everything is kept: `muster up` brings it back");
+                    ctx.out
+                        .note("  the fleet has stopped and everything is kept: `muster up` brings it back");
                 }
                 (Err(CliError::Interrupted { .. }), _) => {
                     return Err(CliError::Interrupted {
-                        hint: "the fleet has stopped and the goal is kept: `muster up` goes on with it".into(),
+                        hint: "the fleet has stopped and the goal is kept: `muster up` goes on with it"
+                            .into(),
                     });
                 }
                 (_, Err(e)) if ended.is_ok() => return Err(e),

@@ -121,12 +121,18 @@ fn of_ticket(ticket: &Value, now: u64) -> String {
     facts.list(
         "checks",
         checks.iter().map(|c| {
-            serde_json::from_value::<Check>(c.clone()).map_or_else(|_| c.to_string(), |check| check.describe())
+            serde_json::from_value::<Check>(c.clone())
+                .map_or_else(|_| c.to_string(), |check| check.describe())
         }),
     );
     facts.add(
         "tries",
-        format!("{} attempts, {} reviews, epoch {}", number(ticket, "attempts"), number(ticket, "reviews"), number(ticket, "epoch")),
+        format!(
+            "{} attempts, {} reviews, epoch {}",
+            number(ticket, "attempts"),
+            number(ticket, "reviews"),
+            number(ticket, "epoch")
+        ),
     );
     let counters = ticket.get("counters").and_then(Value::as_object).map_or(String::new(), |counters| {
         let parts: Vec<String> = counters

@@ -22,7 +22,8 @@ fn drawn(stats: &Value) -> String {
     let map = |name: &str| gauges.get(name).and_then(Value::as_object).cloned().unwrap_or_default();
     let (demand, consumers) = (map("demand"), map("consumers"));
     let lanes: BTreeSet<&String> = demand.keys().chain(consumers.keys()).collect();
-    let count = |of: &serde_json::Map<String, Value>, lane: &str| of.get(lane).and_then(Value::as_u64).unwrap_or(0);
+    let count =
+        |of: &serde_json::Map<String, Value>, lane: &str| of.get(lane).and_then(Value::as_u64).unwrap_or(0);
     let rows: Vec<Vec<String>> = lanes
         .iter()
         .map(|lane| {
@@ -46,7 +47,11 @@ fn drawn(stats: &Value) -> String {
         drawn.push_str(&format!("the oldest lease is overdue by {}\n", span(overdue)));
     }
     if !text(stats, "version").is_empty() {
-        let model = if stats.get("model").and_then(Value::as_bool) == Some(true) { "with a model" } else { "no model" };
+        let model = if stats.get("model").and_then(Value::as_bool) == Some(true) {
+            "with a model"
+        } else {
+            "no model"
+        };
         drawn.push_str(&format!("manager {} ({model})\n", text(stats, "version")));
     }
     drawn

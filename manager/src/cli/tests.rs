@@ -33,7 +33,8 @@ fn json_and_url_may_stand_anywhere() {
 
 #[test]
 fn run_takes_inputs_and_constraints_often() {
-    let cli = parsed("muster run plan.toml --input a --input b --constraint c --review code --out d").unwrap();
+    let cli =
+        parsed("muster run plan.toml --input a --input b --constraint c --review code --out d").unwrap();
     assert!(matches!(cli.command, Command::Run(_)));
     assert!(parsed("muster run plan.toml --review maybe").is_err());
     assert!(parsed("muster run").is_err());

@@ -29,7 +29,9 @@ pub(crate) async fn run(ctx: &Context, args: &Args) -> Result<Exit, CliError> {
     let mut reply = client.get(&format!("/v1/goals/{}/tickets", segment(&goal))).await?;
     // Needs are ids; the keys of all tickets are wanted before some are left out.
     let keys = keys(items(&reply, "tickets"));
-    if let (Some(status), Some(tickets)) = (args.status, reply.get_mut("tickets").and_then(Value::as_array_mut)) {
+    if let (Some(status), Some(tickets)) =
+        (args.status, reply.get_mut("tickets").and_then(Value::as_array_mut))
+    {
         tickets.retain(|t| text(t, "status") == status.as_str());
     }
     let tickets = items(&reply, "tickets");

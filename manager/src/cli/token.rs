@@ -11,8 +11,10 @@ use serde_json::Value;
 const SCOPES: [&str; 4] = ["read", "submit", "decide", "admin"];
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  muster token create --name ci --scope submit --scope read --expires-in-s 86400\n  \
-    muster token list\n  muster token revoke 3f2a")]
+#[command(
+    after_help = "Examples:\n  muster token create --name ci --scope submit --scope read --expires-in-s 86400\n  \
+    muster token list\n  muster token revoke 3f2a"
+)]
 pub(crate) struct Args {
     #[command(subcommand)]
     what: What,
@@ -64,8 +66,11 @@ pub(crate) async fn run(ctx: &Context, args: &Args) -> Result<Exit, CliError> {
         }
         What::Revoke { id } => {
             let reply = client.get("/v1/tokens").await?;
-            let fitting: Vec<&str> =
-                items(&reply, "tokens").iter().map(|t| text(t, "id")).filter(|t| t.starts_with(id.as_str())).collect();
+            let fitting: Vec<&str> = items(&reply, "tokens")
+                .iter()
+                .map(|t| text(t, "id"))
+                .filter(|t| t.starts_with(id.as_str()))
+                .collect();
             let [one] = fitting.as_slice() else {
                 return Err(CliError::usage(
                     format!("{} tokens begin with `{id}`", fitting.len()),

@@ -14,8 +14,10 @@ use std::time::{Duration, Instant};
 const DETACH_WAIT: Duration = Duration::from_secs(90);
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  muster up\n  muster up --demo --once\n  muster up --demo \"Compare the offers\" --input offers/\n  \
-    muster up --detach && muster run plan.toml && muster down")]
+#[command(
+    after_help = "Examples:\n  muster up\n  muster up --demo --once\n  muster up --demo \"Compare the offers\" --input offers/\n  \
+    muster up --detach && muster run plan.toml && muster down"
+)]
 pub(crate) struct Args {
     /// Run the demo goal, or the given one, as soon as the fleet is there.
     #[arg(long)]
@@ -95,7 +97,9 @@ async fn detach(ctx: &Context, args: &Args) -> Result<Exit, CliError> {
     drop(ctx.home.lock()?);
     let log = ctx.home.path("logs/up.log");
     write_private(&log, "")?;
-    let trouble = |e: std::io::Error| CliError::failed(format!("cannot start in the background: {e}"), "try without --detach");
+    let trouble = |e: std::io::Error| {
+        CliError::failed(format!("cannot start in the background: {e}"), "try without --detach")
+    };
     let to = std::fs::OpenOptions::new().append(true).mode(0o600).open(&log).map_err(trouble)?;
     let mut command = tokio::process::Command::new(std::env::current_exe().map_err(trouble)?);
     command.arg("up").arg("--home").arg(ctx.home.folder()).arg(format!("--workers={}", args.workers));
@@ -105,13 +109,22 @@ async fn detach(ctx: &Context, args: &Args) -> Result<Exit, CliError> {
     if let Some(config) = &ctx.config {
         command.arg("--config").arg(config);
     }
-    command.stdin(std::process::Stdio::null()).stdout(to.try_clone().map_err(trouble)?).stderr(to).process_group(0);
+    command
+        .stdin(std::process::Stdio::null())
+        .stdout(to.try_clone().map_err(trouble)?)
+        .stderr(to)
+        .process_group(0);
     let mut child = command.spawn().map_err(trouble)?;
     let since = Instant::now();
     loop {
         if let Ok(client::Found::Local { url, .. }) = client::find(None, &ctx.home).await {
-            ctx.out.note(&format!("up in the background (process {}); `muster down` stops it", child.id().unwrap_or(0)));
-            ctx.out.show(&serde_json::json!({"url": url, "token_file": ctx.home.path("token")}), || url.clone())?;
+            ctx.out.note(&format!(
+                "up in the background (process {}); `muster down` stops it",
+                child.id().unwrap_or(0)
+            ));
+            ctx.out.show(&serde_json::json!({"url": url, "token_file": ctx.home.path("token")}), || {
+                url.clone()
+            })?;
             return Ok(Exit::Done);
         }
         let ended = child.try_wait().ok().flatten();

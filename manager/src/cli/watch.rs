@@ -62,7 +62,9 @@ impl Ended {
             Exit::Cancelled => ctx.out.note(&format!("goal {id} was cancelled{cause}")),
             Exit::Failed | Exit::Usage | Exit::Unreachable | Exit::Interrupted => {
                 ctx.out.note(&format!("goal {id} failed{cause}"));
-                ctx.out.note(&format!("  hint: `muster tickets {id}` shows where, `muster reopen {id}` goes on"));
+                ctx.out.note(&format!(
+                    "  hint: `muster tickets {id}` shows where, `muster reopen {id}` goes on"
+                ));
             }
         }
     }
@@ -155,7 +157,10 @@ pub(crate) async fn to_end(
 fn waits_for_a_person(goal: &Value) -> bool {
     let count = |status: Status| goal.get("counts").map_or(0, |counts| number(counts, status.as_str()));
     let moving: u64 =
-        [Status::Pending, Status::Running, Status::Reviewing, Status::Rejected, Status::Escalated].map(count).iter().sum();
+        [Status::Pending, Status::Running, Status::Reviewing, Status::Rejected, Status::Escalated]
+            .map(count)
+            .iter()
+            .sum();
     let asking = count(Status::NeedsHuman) + count(Status::AwaitingApproval);
     moving == 0 && (asking > 0 || text(goal, "state") == GoalState::NeedsHuman.as_str())
 }
@@ -167,7 +172,8 @@ mod tests {
 
     #[test]
     fn a_person_is_waited_for_only_when_nothing_else_moves() {
-        let goal = |state: &str, counts: Value| waits_for_a_person(&json!({"state": state, "counts": counts}));
+        let goal =
+            |state: &str, counts: Value| waits_for_a_person(&json!({"state": state, "counts": counts}));
         assert!(goal("running", json!({"needs_human": 1, "blocked": 3, "done": 2})));
         assert!(goal("running", json!({"awaiting_approval": 1})));
         assert!(goal("needs_human", json!({})));

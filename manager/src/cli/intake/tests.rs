@@ -74,7 +74,8 @@ fn a_file_that_is_not_there_is_no_goal() {
 #[test]
 fn c9_an_unsound_plan_is_refused_before_anything_is_sent() {
     let dir = tempfile::tempdir().unwrap();
-    let cycle = DIRECT.replace("id = \"one\"", "id = \"one\"\nneeds = [\"one\"]").replace("in/a.csv", "a.csv");
+    let cycle =
+        DIRECT.replace("id = \"one\"", "id = \"one\"\nneeds = [\"one\"]").replace("in/a.csv", "a.csv");
     written(dir.path(), "a.csv", "");
     let plan = written(dir.path(), "cycle.toml", &cycle);
     let e = ready(&goal(plan.to_str().unwrap()), &Config::default()).unwrap_err();
