@@ -1,3 +1,118 @@
-//! The HTTP API: one router, routes by resource. What a request may do is decided in [`auth`].
+//! The HTTP API: one router, routes by resource. What a request may do is decided by the extractor that its
+//! handler takes (see [`auth`]); every refusal has the shape of [`error`].
 
+pub(crate) mod auth;
+pub(crate) mod error;
+mod events;
+mod files;
+mod fleet;
+mod goals;
+mod submit;
+mod tickets;
+mod tokens;
 pub(crate) mod types;
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, get, post, put};
+use error::ApiError;
+use secrecy::ExposeSecret;
+use shared::blob::Blobs;
+use shared::config::Config;
+use shared::model::Model;
+use shared::store::Store;
+use shared::telemetry::{metrics, probe};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+use tower_http::catch_panic::CatchPanicLayer;
+
+/// A request whose client sends or reads nothing for so long is ended; streams are exempt (they send keep-alives).
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// What the handlers share. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Api {
+    store: Store,
+    blobs: Blobs,
+    config: Arc<Config>,
+    model: Option<Model>,
+    /// sha256 of `manager.admin_token`, if one is set.
+    admin_digest: Option<[u8; 32]>,
+    /// Cancelled when the manager leaves: streams end.
+    stop: CancellationToken,
+}
+
+impl Api {
+    pub(crate) fn new(
+        store: Store,
+        blobs: Blobs,
+        config: Arc<Config>,
+        model: Option<Model>,
+        stop: CancellationToken,
+    ) -> Self {
+        let token = config.manager.admin_token.expose_secret();
+        let admin_digest = (!token.is_empty()).then(|| auth::digest(token));
+        Self { store, blobs, config, model, admin_digest, stop }
+    }
+}
+
+/// Everything under `/v1`, and health and metrics without a token.
+pub(crate) fn router(api: Api, readiness: probe::Readiness) -> Router {
+    Router::new()
+        .route("/v1/goals", get(goals::list).post(submit::submit))
+        .route("/v1/goals/{goal}", get(goals::show))
+        .route("/v1/goals/{goal}/tickets", get(goals::tickets))
+        .route("/v1/goals/{goal}/events", get(events::events))
+        .route("/v1/goals/{goal}/files", get(files::list))
+        .route("/v1/goals/{goal}/files/{*path}", get(files::show))
+        .route("/v1/goals/{goal}/audit", get(goals::audit))
+        .route("/v1/goals/{goal}/cancel", post(goals::cancel))
+        .route("/v1/goals/{goal}/pause", post(goals::pause))
+        .route("/v1/goals/{goal}/resume", post(goals::resume))
+        .route("/v1/goals/{goal}/reopen", post(goals::reopen))
+        .route("/v1/goals/{goal}/note", post(goals::note))
+        .route("/v1/goals/{goal}/answer", post(goals::answer))
+        .route("/v1/tickets/{ticket}", get(tickets::show))
+        .route("/v1/tickets/{ticket}/cancel", post(tickets::cancel))
+        .route("/v1/tickets/{ticket}/retry", post(tickets::retry))
+        .route("/v1/tickets/{ticket}/reopen", post(tickets::reopen))
+        .route("/v1/tickets/{ticket}/answer", post(tickets::answer))
+        .route("/v1/inbox", get(tickets::inbox))
+        .route("/v1/plans", post(submit::plan))
+        .route("/v1/fleet", get(fleet::show))
+        .route("/v1/fleet/pause", post(fleet::pause))
+        .route("/v1/fleet/resume", post(fleet::resume))
+        .route("/v1/fleet/{consumer}/{order}", post(fleet::order))
+        .route("/v1/stats", get(fleet::stats))
+        .route("/v1/audit", get(fleet::audit))
+        .route("/v1/dead-letters", get(fleet::dead_letters))
+        .route("/v1/dead-letters/requeue", post(fleet::requeue))
+        .route("/v1/tokens", get(tokens::list).post(tokens::create))
+        .route("/v1/tokens/{token}", delete(tokens::revoke))
+        .layer(tower_http::timeout::TimeoutLayer::with_status_code(
+            StatusCode::GATEWAY_TIMEOUT,
+            REQUEST_TIMEOUT,
+        ))
+        // An upload may take as long as its client keeps sending.
+        .route("/v1/uploads", put(files::upload))
+        // Bodies have limits of their own, by route: `Body` and the upload.
+        .layer(axum::extract::DefaultBodyLimit::disable())
+        .method_not_allowed_fallback(async || ApiError::method_not_allowed())
+        .fallback(async || ApiError::not_found("path", "of this name"))
+        .with_state(api)
+        .merge(probe::routes(readiness))
+        .layer(CatchPanicLayer::custom(|_: Box<dyn std::any::Any + Send>| -> Response {
+            tracing::error!("a request's handler panicked");
+            ApiError::internal("the request could not be handled").into_response()
+        }))
+        .layer(axum::middleware::map_response(async |response: Response| {
+            metrics::http_request(response.status().as_u16());
+            response
+        }))
+}
+
+#[cfg(test)]
+#[path = "api/tests.rs"]
+mod tests;

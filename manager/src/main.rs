@@ -1,5 +1,21 @@
 //! Muster's manager: plans goals, decides escalations, serves the API.
 
 mod api;
+mod calls;
+mod deliver;
+mod escalation;
+mod planner;
+mod serve;
+mod step;
 
-fn main() {}
+use shared::service::{self, Program};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let program = Program {
+        name: "muster-manager",
+        about: "plans goals, decides escalations, serves the HTTP API",
+        drain_ms: |config| config.manager.drain_ms,
+    };
+    service::run(&program, serve::serve)
+}

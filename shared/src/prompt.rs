@@ -10,6 +10,10 @@ use std::sync::LazyLock;
 
 /// Every template by name. One line each.
 const TEMPLATES: &[(&str, &str)] = &[
+    ("escalation.j2", include_str!("prompt/escalation.j2")),
+    ("escalation_task.j2", include_str!("prompt/escalation_task.j2")),
+    ("planner.j2", include_str!("prompt/planner.j2")),
+    ("planner_task.j2", include_str!("prompt/planner_task.j2")),
     ("reviewer.j2", include_str!("prompt/reviewer.j2")),
     ("reviewer_task.j2", include_str!("prompt/reviewer_task.j2")),
     ("worker.j2", include_str!("prompt/worker.j2")),

@@ -15,6 +15,8 @@ use shared::ticket::{ReviewPolicy, Ticket};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SubmitGoal {
+    /// May be empty when the plan file has a goal text of its own.
+    #[serde(default)]
     pub(crate) text: String,
     #[serde(default)]
     pub(crate) constraints: Vec<String>,
@@ -240,6 +242,10 @@ impl Default for Requeue {
 /// Answer to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Requeued {
+    /// Letters taken off the list.
+    #[serde(default)]
+    pub(crate) taken: usize,
+    /// Live tickets that they named, which got a fresh delivery.
     pub(crate) requeued: usize,
 }
 

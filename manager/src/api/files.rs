@@ -1,0 +1,285 @@
+//! Files: uploads that come in, and a goal's workspace as it goes out.
+//!
+//! What a goal made is untrusted: it is served as data that no browser runs.
+
+use super::Api;
+use super::auth::{Reader, Submitter};
+use super::error::{Answer, ApiError};
+use super::types::{FileInfo, FileList, InputFile, Uploaded};
+use axum::Json;
+use axum::body::Body as HttpBody;
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use futures::StreamExt as _;
+use shared::blob::{BlobError, is_reference};
+use shared::goal::Goal;
+use shared::workspace::{self, Entry, FILE_INDEX, Manifest, TODO, mime_of, safe_path};
+use std::io::{Seek as _, SeekFrom};
+use tokio::io::AsyncWriteExt as _;
+
+/// Uploads live under this pseudo goal until a submit copies them into its own.
+pub(super) const UPLOADS: &str = "uploads";
+
+impl From<BlobError> for ApiError {
+    fn from(error: BlobError) -> Self {
+        match error {
+            BlobError::NotFound(_) | BlobError::Name(_) => Self::bad("blob", error.to_string())
+                .hint("upload the file with PUT /v1/uploads and use the answer's blob"),
+            BlobError::TooBig { bytes_max, .. } => {
+                Self::too_large("file", "limits.input_bytes_max", bytes_max)
+            }
+            BlobError::Damaged(_) => {
+                tracing::error!(%error, "a blob is damaged");
+                Self::internal("a file is damaged in the blob store")
+            }
+            BlobError::Changed | BlobError::Refused(_) | BlobError::Unavailable(_) => {
+                tracing::warn!(%error, "blob store not answering a request");
+                Self::unavailable("the blob store is not answering as it should")
+            }
+        }
+    }
+}
+
+/// Streams the body into a blob; nothing of it is kept when it is too large or breaks off.
+pub(super) async fn upload(
+    State(api): State<Api>,
+    Submitter(_): Submitter,
+    request: Request,
+) -> Result<(StatusCode, Json<Uploaded>), ApiError> {
+    let max = api.config.limits.input_bytes_max;
+    let too_large = || ApiError::too_large("body", "limits.input_bytes_max", max);
+    let said = request.headers().get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok());
+    if said.and_then(|v| v.parse::<u64>().ok()).is_some_and(|n| n > max) {
+        return Err(too_large());
+    }
+    let mut file = tokio::fs::File::from_std(scratch_file()?);
+    let mut size_bytes = 0_u64;
+    let mut parts = request.into_body().into_data_stream();
+    while let Some(part) = parts.next().await {
+        let part = part.map_err(|e| ApiError::bad("body", format!("the body broke off: {e}")))?;
+        size_bytes += part.len() as u64;
+        if size_bytes > max {
+            return Err(too_large());
+        }
+        file.write_all(&part).await.map_err(|e| disk(&e))?;
+    }
+    file.flush().await.map_err(|e| disk(&e))?;
+    let (blob, size_bytes) = api.blobs.put_open(UPLOADS, file.into_std().await, max).await?;
+    Ok((StatusCode::CREATED, Json(Uploaded { blob, size_bytes })))
+}
+
+fn scratch_file() -> Result<std::fs::File, ApiError> {
+    tempfile::tempfile().map_err(|e| disk(&e))
+}
+
+fn disk(error: &std::io::Error) -> ApiError {
+    tracing::error!(%error, "scratch file failed");
+    ApiError::unavailable("the manager cannot write to its temporary folder")
+}
+
+/// Path of an input in the workspace, or why it cannot stand there.
+pub(super) fn check_inputs(inputs: &[InputFile], files_max: usize) -> Result<(), ApiError> {
+    if inputs.len() > files_max {
+        return Err(ApiError::bad(
+            "inputs",
+            format!("{} files, at most limits.input_files_max = {files_max} are taken", inputs.len()),
+        ));
+    }
+    let mut seen = std::collections::HashSet::new();
+    for (i, input) in inputs.iter().enumerate() {
+        let field = format!("inputs[{i}].path");
+        if let Err(error) = safe_path(&input.path) {
+            return Err(ApiError::bad(field, format!("{}: {error}", input.path))
+                .hint("a path inside the workspace, such as data/sales.csv"));
+        }
+        if input.path == TODO || input.path == FILE_INDEX || input.path.starts_with("temp/") {
+            return Err(ApiError::bad(field, format!("{} cannot be an input", input.path))
+                .hint("TODO.md and FILE_INDEX.json are drawn, temp/ is never kept; use data/"));
+        }
+        if !seen.insert(&input.path) {
+            return Err(ApiError::bad(field, format!("{} stands there twice", input.path)));
+        }
+        if !is_reference(&input.blob) {
+            return Err(ApiError::bad(format!("inputs[{i}].blob"), "this is not a blob's hash")
+                .hint("upload the file with PUT /v1/uploads and use the answer's blob"));
+        }
+    }
+    Ok(())
+}
+
+impl Api {
+    /// Copies uploads into the goal and makes its first manifest; `""` without inputs.
+    pub(super) async fn take_inputs(&self, goal: &str, inputs: &[InputFile]) -> Result<String, ApiError> {
+        if inputs.is_empty() {
+            return Ok(String::new());
+        }
+        let max = self.config.limits.input_bytes_max;
+        let mut left = max;
+        let mut manifest = Manifest::default();
+        for (i, input) in inputs.iter().enumerate() {
+            let field = || format!("inputs[{i}].blob");
+            let file = scratch_file()?;
+            let copy = file.try_clone().map_err(|e| disk(&e))?;
+            self.blobs
+                .get_to_open(UPLOADS, &input.blob, tokio::fs::File::from_std(copy))
+                .await
+                .map_err(|e| ApiError::from(e).at(field()))?;
+            let (hash, size_bytes) = self.blobs.put_open(goal, file, max).await?;
+            left = left
+                .checked_sub(size_bytes)
+                .ok_or_else(|| ApiError::too_large("inputs", "limits.input_bytes_max", max))?;
+            let entry = Entry {
+                hash,
+                size_bytes,
+                mime: mime_of(&input.path).into(),
+                creator: "input".into(),
+                description: String::new(),
+                version: 1,
+            };
+            // Checked before: as a key it is written the one way that the workspace writes it.
+            let key = safe_path(&input.path)
+                .map_err(|e| ApiError::bad(format!("inputs[{i}].path"), e.to_string()))?;
+            let key = key.to_string_lossy();
+            if manifest.is_blocked(&key) {
+                return Err(ApiError::bad(
+                    format!("inputs[{i}].path"),
+                    format!("{key} is both a file and a folder"),
+                ));
+            }
+            manifest.insert(&key, entry);
+        }
+        manifest.save(&self.blobs, goal).await.map_err(|error| {
+            tracing::error!(%error, "the inputs' manifest could not be saved");
+            ApiError::unavailable("the blob store is not answering as it should")
+        })
+    }
+
+    /// Whether the goal has such a blob; answers 400 otherwise.
+    pub(super) async fn own_blob(&self, goal: &str, blob: &str) -> Result<(), ApiError> {
+        const OVERLAY_BYTES_MAX: u64 = 4 * 1024 * 1024;
+        self.blobs.get(goal, blob, OVERLAY_BYTES_MAX).await?;
+        Ok(())
+    }
+
+    async fn manifest(&self, goal: &Goal) -> Result<Manifest, ApiError> {
+        Manifest::load(&self.blobs, &goal.id, &goal.root).await.map_err(|error| {
+            tracing::error!(%error, goal = goal.id, "the goal's manifest could not be read");
+            ApiError::unavailable("the goal's files cannot be read just now")
+        })
+    }
+}
+
+pub(super) async fn list(
+    State(api): State<Api>,
+    Reader(caller): Reader,
+    Path(id): Path<String>,
+) -> Answer<FileList> {
+    let goal = api.goal_for(&caller, &id).await?;
+    let manifest = api.manifest(&goal).await?;
+    let files = manifest
+        .files
+        .into_iter()
+        .map(|(path, entry)| FileInfo {
+            path,
+            hash: entry.hash,
+            size_bytes: entry.size_bytes,
+            mime: entry.mime,
+            creator: entry.creator,
+            description: entry.description,
+            version: entry.version,
+        })
+        .collect();
+    Ok(Json(FileList { root: goal.root, files }))
+}
+
+pub(super) async fn show(
+    State(api): State<Api>,
+    Reader(caller): Reader,
+    Path((id, path)): Path<(String, String)>,
+) -> Result<Response, ApiError> {
+    let goal = api.goal_for(&caller, &id).await?;
+    let manifest = api.manifest(&goal).await?;
+    match path.as_str() {
+        TODO => {
+            let tickets = api.store.all_tickets(&id).await?;
+            let text = workspace::todo_md(&goal, &tickets, &manifest, &goal.language);
+            return Ok(as_data(HttpBody::from(text), content_type(TODO), None));
+        }
+        FILE_INDEX => {
+            let text = workspace::file_index_json(&manifest);
+            return Ok(as_data(HttpBody::from(text), content_type(FILE_INDEX), None));
+        }
+        _ => {}
+    }
+    // Looked up in the manifest: a path that leaves the workspace is simply not there.
+    let entry = manifest.files.get(&path).ok_or_else(|| ApiError::not_found("file", &path))?;
+    let file = scratch_file()?;
+    let copy = file.try_clone().map_err(|e| disk(&e))?;
+    api.blobs.get_to_open(&id, &entry.hash, tokio::fs::File::from_std(copy)).await.map_err(|error| {
+        tracing::error!(%error, goal = id, "an accepted file cannot be read");
+        ApiError::unavailable("the file cannot be read just now")
+    })?;
+    let mut file = file;
+    file.seek(SeekFrom::Start(0)).map_err(|e| disk(&e))?;
+    let stream = tokio_util::io::ReaderStream::new(tokio::fs::File::from_std(file));
+    Ok(as_data(HttpBody::from_stream(stream), content_type(&path), Some(entry.size_bytes)))
+}
+
+/// Served so that a planted page, script or SVG runs nothing.
+fn as_data(body: HttpBody, mime: HeaderValue, size_bytes: Option<u64>) -> Response {
+    let mut response = ([(header::CONTENT_TYPE, mime)], body).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(
+        header::CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static("default-src 'none'; sandbox; frame-ancestors 'none'"),
+    );
+    headers.insert(
+        HeaderName::from_static("cross-origin-resource-policy"),
+        HeaderValue::from_static("same-origin"),
+    );
+    if let Some(size) = size_bytes {
+        headers.insert(header::CONTENT_LENGTH, HeaderValue::from(size));
+    }
+    response
+}
+
+/// Text is UTF-8 here, whatever it is.
+fn content_type(path: &str) -> HeaderValue {
+    let mime = mime_of(path);
+    let text = mime.starts_with("text/");
+    let typed = if text {
+        HeaderValue::try_from(format!("{mime}; charset=utf-8"))
+    } else {
+        HeaderValue::try_from(mime)
+    };
+    typed.unwrap_or(HeaderValue::from_static("application/octet-stream"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn input(path: &str) -> InputFile {
+        InputFile { path: path.into(), blob: "a".repeat(64) }
+    }
+
+    #[test]
+    fn an_input_stays_inside_the_workspace() {
+        for wrong in ["../x", "/etc/passwd", "a/../../b", "", "TODO.md", "FILE_INDEX.json", "temp/x"] {
+            let error = check_inputs(&[input("data/ok.csv"), input(wrong)], 10).err().unwrap();
+            assert_eq!(error.detail().field, "inputs[1].path", "{wrong}");
+        }
+        assert!(check_inputs(&[input("data/a.csv"), input("data/a.csv")], 10).is_err());
+        assert!(check_inputs(&[input("a"), input("b")], 1).is_err());
+        assert!(check_inputs(&[InputFile { path: "a".into(), blob: "../x".into() }], 1).is_err());
+        assert!(check_inputs(&[input("data/a.csv")], 1).is_ok());
+    }
+
+    #[test]
+    fn endings_give_types_and_the_unknown_is_bytes() {
+        assert_eq!(content_type("outputs/a.MD"), "text/markdown; charset=utf-8");
+        assert_eq!(content_type("x"), "application/octet-stream");
+    }
+}
