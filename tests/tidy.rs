@@ -14,8 +14,8 @@ const PROGRAMS: [&str; 3] = ["manager", "worker", "reviewer"];
 /// Modules of `shared` and what each may import from it. An arrow that is not here fails.
 const ARROWS: &[(&str, &[&str])] = &[
     // Pure: no runtime, no Redis, no HTTP.
-    ("ticket", &[]),
     ("tool", &[]),
+    ("ticket", &["tool"]),
     ("goal", &["ticket"]),
     ("message", &["ticket", "goal"]),
     ("prompt", &["ticket", "goal", "tool"]),

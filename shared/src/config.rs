@@ -3,6 +3,7 @@
 //! Every key is documented, with its unit in its name, in `deploy/config/muster.toml`; a test compares the two.
 //! Unknown keys are refused by name. A wrong configuration ends a program with exit code 64 before a port is bound.
 
+pub use crate::ticket::limits::{Limits, is_word};
 use crate::ticket::{Caps, ReviewPolicy, Tier};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize, Serializer};
@@ -75,29 +76,6 @@ pub struct Lease {
     pub cancel_grace_ms: u64,
     /// How often the store is audited and repaired.
     pub audit_ms: u64,
-}
-
-/// Sizes and counts that come in from outside.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Limits {
-    pub goal_text_bytes_max: usize,
-    pub constraints_max: usize,
-    pub input_files_max: usize,
-    pub input_bytes_max: u64,
-    pub plan_bytes_max: usize,
-    pub tickets_max: usize,
-    pub needs_max: usize,
-    pub depth_max: u32,
-    pub checks_max: usize,
-    pub replans_max: u32,
-    /// Ready deliveries of a lane beyond which a submit is answered BUSY.
-    pub ready_max: usize,
-    /// Tickets of one goal that run at once; 0: no cap.
-    pub in_flight_max: u32,
-    pub attempt_files_max: usize,
-    pub attempt_bytes_max: u64,
-    pub result_bytes_max: usize,
 }
 
 /// The model endpoint and which model serves which tier.
@@ -247,28 +225,6 @@ impl Default for Lease {
             reviewer_wait_ms: 600_000,
             cancel_grace_ms: 10_000,
             audit_ms: 300_000,
-        }
-    }
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            goal_text_bytes_max: 64 * 1024,
-            constraints_max: 50,
-            input_files_max: 1_000,
-            input_bytes_max: 64 * 1024 * 1024,
-            plan_bytes_max: 4 * 1024 * 1024,
-            tickets_max: 1_000,
-            needs_max: 100,
-            depth_max: 5,
-            checks_max: 50,
-            replans_max: 20,
-            ready_max: 100_000,
-            in_flight_max: 0,
-            attempt_files_max: 100,
-            attempt_bytes_max: 256 * 1024 * 1024,
-            result_bytes_max: 8 * 1024,
         }
     }
 }
@@ -458,14 +414,6 @@ impl Config {
         }
         Ok(())
     }
-}
-
-/// Letters, digits, `-` and `_`, 1 to 64 of them: what may become part of a key or a label.
-#[must_use]
-pub fn is_word(text: &str) -> bool {
-    !text.is_empty()
-        && text.len() <= 64
-        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
 }
 
 /// The environment without the variables that belong to the command line alone.

@@ -7,6 +7,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 pub mod graph;
+pub mod limits;
 pub mod patch;
 pub mod status;
 

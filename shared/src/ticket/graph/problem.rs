@@ -6,7 +6,7 @@
 use super::params;
 use super::words::hint;
 use super::{Graph, integrating};
-use crate::config::{Limits, is_word};
+use crate::ticket::limits::{Limits, is_word};
 use crate::ticket::{Check, ReviewPolicy, TicketSpec};
 use crate::tool::{BUNDLES, ToolDecl};
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! Behaviour of the plan's graph and validator.
 
 use super::*;
-use crate::config::Limits;
+use crate::ticket::limits::Limits;
 use crate::ticket::{Check, DirectCall, ReviewPolicy};
 use crate::tool;
 use proptest::prelude::*;
