@@ -5,6 +5,7 @@
 use regex::Regex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 /// Longest file, in lines, tests not counted.
 const LINES_MAX: usize = 500;
@@ -58,7 +59,7 @@ const IMPURE_WORDS: &[&str] = &["tokio::", "redis::", "reqwest::", "std::fs", "s
 const SLEEPERS: &[(&str, &str)] = &[
     ("tests/harness/wait.rs", "the one place where a probe is repeated, always with a deadline"),
     ("tests/harness/proxy.rs", "a slow network is what it plays"),
-    ("tests/harness/model.rs", "a slow model is what it plays"),
+    ("tests/harness/model/wire.rs", "a slow model is what it plays"),
 ];
 
 /// Scripts that take work in and must be refused when memory is full (QUEUE finding 5); all others keep going.
@@ -150,10 +151,11 @@ fn module_of(path: &str) -> Option<&str> {
 
 /// Names after `crate::`, also inside one level of braces.
 fn imports(line: &str) -> Vec<String> {
-    let plain = Regex::new(r"\bcrate::(\w+)").expect("a pattern");
-    let braces = Regex::new(r"\bcrate::\{([^}]*)\}?").expect("a pattern");
-    let mut names: Vec<String> = plain.captures_iter(line).map(|c| c[1].to_owned()).collect();
-    for group in braces.captures_iter(line) {
+    static PLAIN: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\bcrate::(\w+)").expect("a pattern"));
+    static BRACES: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"\bcrate::\{([^}]*)\}?").expect("a pattern"));
+    let mut names: Vec<String> = PLAIN.captures_iter(line).map(|c| c[1].to_owned()).collect();
+    for group in BRACES.captures_iter(line) {
         names.extend(
             group[1]
                 .split(',')
