@@ -1,4 +1,7 @@
 //! The fleet under faults: killed, frozen, cut off, out of memory. After each the oracle finds nothing.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failing test panics")]
 
+mod connections;
+mod outage;
+mod poison;
 mod redis_itself;

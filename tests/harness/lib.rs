@@ -2,7 +2,9 @@
 //!
 //! Everything here is started for one test, on loopback, with a folder of its own, and dies with the test.
 
+pub mod desk;
 pub mod model;
+pub mod oracle;
 pub mod process;
 pub mod proxy;
 pub mod redis;

@@ -1,4 +1,7 @@
 //! The fleet as it should work: store, programs, command line. One file a subject; the oracle looks on.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failing test panics")]
 
+mod fences;
 mod harness_self;
+mod needs;
+mod rules;

@@ -95,6 +95,11 @@ for _, id in ipairs(page) do
         if fix then redis.call('SADD', gk(goal) .. ':dead', id); inbox(g, 'dead_need', t, dead_end) end
       end
     end
+    if fix then -- a repair above may have moved it
+      t = load(id)
+      s = t.status
+      wants_delay = (s == 'pending' or s == 'rejected') and t.due_at ~= ''
+    end
     local lane = demand_lane(t, s, wants_delay)
     for _, l in ipairs({ 'review', 'work.' .. t.pool }) do
       local counted = redis.call('SISMEMBER', P .. 'dem:' .. l, id) == 1
