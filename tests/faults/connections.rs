@@ -53,7 +53,10 @@ async fn q28_an_outcome_whose_reply_is_reset_is_accepted_once() {
     let desk = Desk::start().await.unwrap();
     let proxy = Proxy::start(desk.redis.port()).await.unwrap();
     let store = desk.another_store(&proxy.redis_url()).await.unwrap();
-    let plan = desk.plan(&independent(1)).await.unwrap();
+    let plan = desk.plan(&independent(2)).await.unwrap();
+    // The script is cached from here on: what is cut is the answer of a completion, not NOSCRIPT.
+    let other = desk.one().await.unwrap();
+    expect(desk.complete(&other.held).await.unwrap(), Written::Ok).unwrap();
     let claim = desk.one().await.unwrap();
     proxy.cut_reply_of(claim.held.lease_id.as_bytes(), 3);
     let mut answers = vec![];
@@ -74,7 +77,7 @@ async fn q28_an_outcome_whose_reply_is_reset_is_accepted_once() {
         "done at the first try, known at the fourth"
     );
     let events = harness::oracle::events(&desk.store, &plan.goal).await.unwrap();
-    assert_eq!(harness::oracle::acceptances(&events).get("t0000"), Some(&1));
+    assert_eq!(harness::oracle::acceptances(&events).into_values().collect::<Vec<_>>(), [1, 1]);
     desk.oracle().await.unwrap();
 }
 

@@ -225,6 +225,7 @@ async fn recovers(scene: &Scene) -> anyhow::Result<()> {
         if open.is_empty() { Ok(Some(())) } else { anyhow::bail!("{open:?}") }
     });
     ended.await?;
+    desk.store.repair(&desk.lease).await?;
     let left = desk.store.audit_goal(&scene.plan.goal).await?;
     anyhow::ensure!(left.is_empty(), "{left:?}");
     Ok(())

@@ -25,7 +25,8 @@ async fn i4_whatever_is_out_of_its_place_is_found_and_put_back() {
         ("an open need", &["DEL", "t:{blocked}:d"]),
     ];
     for (what, words) in thefts {
-        let desk = Desk::start().await.unwrap();
+        let mut desk = Desk::start().await.unwrap();
+        desk.lease.lease_ms = 300;
         desk.sweep().await.unwrap();
         let mut specs = independent(2);
         specs.push(spec("delayed", &[], ReviewPolicy::None));

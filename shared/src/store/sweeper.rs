@@ -106,7 +106,8 @@ impl Store {
         }
         // The goal's counts are only comparable when nothing happened between the pages.
         if self.goal_version(goal).await? == before {
-            let args = [arg("count"), arg(goal), arg(running), arg(mandatory)];
+            let args =
+                [arg("count"), arg(goal), arg(running), arg(mandatory), arg(&before), arg(u8::from(fix))];
             let wrong = reply::text(self.call(&scripts::GOAL_KEYS, &args).await?)?;
             if !wrong.is_empty() {
                 out.push(Violation { rule: "L6".into(), id: goal.into(), detail: wrong });

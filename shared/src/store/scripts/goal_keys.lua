@@ -1,13 +1,24 @@
 #!lua flags=allow-oom
 -- goal_keys: what, goal, numbers…
 --   forget: deletes a finished goal's keys in pages, answers 1 while more are left
---   count: in flight, open mandatory as the audit counted them over a whole read; answers what was wrong
+--   count: in flight, open mandatory as the audit counted them over a whole read, last event before it, fix (1 or 0);
+--   answers what was wrong
 local what, goal = ARGV[1], ARGV[2]
 local g = goal_of(goal)
 if what == 'count' then
   if not g then return '' end
   if g.in_flight == tonumber(ARGV[3]) and g.open_mandatory == tonumber(ARGV[4]) then return '' end
+  local last = redis.call('XREVRANGE', gk(goal) .. ':ev', '+', '-', 'COUNT', 1)[1]
+  if (last and last[1] or '') ~= ARGV[5] then return '' end -- it moved meanwhile: the counts are of another time
   local wrong = 'in flight ' .. g.in_flight .. ' counted ' .. ARGV[3] .. ', open mandatory ' .. g.open_mandatory .. ' counted ' .. ARGV[4]
+  if ARGV[6] == '1' then
+    -- A script that broke off in its middle leaves them behind; all else is put back by the audit's pages.
+    redis.call('HSET', gk(goal), 'in_flight', ARGV[3], 'open_mandatory', ARGV[4])
+    g.in_flight = tonumber(ARGV[3])
+    g.open_mandatory = tonumber(ARGV[4])
+    rings_open(g)
+    if g.open_mandatory <= 0 and g.sealed == '1' then inbox(g, 'all_closed', nil, '') end
+  end
   return wrong
 end
 if g and not OVER[g.state] then return 0 end
