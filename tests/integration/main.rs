@@ -5,3 +5,4 @@ mod fences;
 mod harness_self;
 mod needs;
 mod rules;
+mod state_machine;

@@ -418,21 +418,16 @@ pub fn next(life: &Life, event: Event, caps: &Caps) -> Result<Life, Illegal> {
     let l = *life;
     let illegal = Err(Illegal { status: l.status, event });
     // The request to cancel wins over every outcome, lapse or release.
-    let outcome = matches!(
-        event,
-        E::Completed
-            | E::Conflicted
-            | E::Failed(_)
-            | E::Lapsed
-            | E::Released
-            | E::ConfirmationAsked
-            | E::Passed
-            | E::ItemFailed
-    );
-    let owned = l.status == S::Running || (l.status == S::Reviewing && l.owned);
-    if outcome && owned && l.cancel_asked {
-        return Ok(l.to(S::Cancelled));
-    }
+    let any = matches!(event, E::Conflicted | E::Failed(_) | E::Lapsed | E::Released);
+    let owned = match l.status {
+        S::Running if l.cancel_asked && (any || matches!(event, E::Completed | E::ConfirmationAsked)) => {
+            return Ok(l.to(S::Cancelled));
+        }
+        S::Reviewing if l.owned && l.cancel_asked && (any || matches!(event, E::Passed | E::ItemFailed)) => {
+            return Ok(l.to(S::Cancelled));
+        }
+        status => status == S::Running || (status == S::Reviewing && l.owned),
+    };
     match event {
         E::NeedsMet => match l.status {
             S::Blocked if !l.needs_open => Ok(l.to(S::Pending)),

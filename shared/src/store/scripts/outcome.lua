@@ -9,6 +9,7 @@ local acc = { reviewing and 'review_acc' or 'work_acc', epoch .. ':' .. lease }
 local no = not_owner(t, epoch, lease, acc[1])
 if no == 'FENCED' and (t.work_acc == acc[2] or t.review_acc == acc[2]) then no = 'DUP' end
 if no then return no end
+if what == 'park' and reviewing then return 'FENCED' end
 if cancelled_instead(t, acc, { word = 'cancelled' }) then return 'CANCELLED' end
 local set = { acc[1], acc[2] }
 local to
@@ -29,7 +30,6 @@ elseif what == 'release' then
   if reviewing then to = count(t, 'review_releases', 'reviewing', o)
   else to = count(t, 'releases', 'pending', o) end
 elseif what == 'park' then
-  if reviewing then return 'FENCED' end
   for _, v in ipairs({ 'permit', ARGV[5], 'permit_state', 'asked', 'permit_note', '', 'permit_args', '' }) do set[#set + 1] = v end
   to = count(t, 'asks', 'awaiting_approval', { word = 'confirmation_asked', set = set, expiry = tonumber(ARGV[6]), detail = ARGV[5] })
 else

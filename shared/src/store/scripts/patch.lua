@@ -118,6 +118,7 @@ for _, op in ipairs(ops) do
     for _, dep in ipairs(redis.call('ZRANGE', hk(t.id) .. ':o', 0, -1)) do
       if redis.call('SREM', hk(dep) .. ':d', t.id) == 1 then
         for _, n in ipairs(op.into) do edge(n, dep) end
+        fan_push('dead', load(dep), 0)
       end
     end
     move(t, 'superseded', { word = 'split', who = who, detail = reason })
@@ -138,13 +139,15 @@ for _, op in ipairs(ops) do
       move(t, 'blocked', { word = 'linked', who = who, set = { 'permit', '' }, detail = 'needs ' .. op.need })
     else
       event(g.id, 'linked', t, t.status, t.status, who, 'needs ' .. op.need)
+      if t.status == 'blocked' then fan_push('dead', t, 0) end
     end
   end
 end
 for _, op in ipairs(ops) do
   if op.op == 'add' then
     local t = load(op.id)
-    if t.status == 'blocked' and not needs_open(t) then move(t, 'pending', { word = 'ready', who = 'fleet' }) end
+    if t.status == 'blocked' and not needs_open(t) then move(t, 'pending', { word = 'ready', who = 'fleet' })
+    else fan_push('dead', t, 0) end
   end
 end
 redis.call('LTRIM', gk(g.id) .. ':in', read, -1)

@@ -155,6 +155,11 @@ local function push_ready(g, t, status, head)
   return raw
 end
 
+-- Dependents and dead needs that the sweeper still has to tell: kind|ticket|epoch|generation|offset.
+local function fan_push(kind, t, offset)
+  redis.call('RPUSH', P .. 'fan', kind .. '|' .. t.id .. '|' .. t.epoch .. '|' .. t.generation .. '|' .. offset)
+end
+
 -- The one way a ticket changes (I2). It leaves its old place, gets the next epoch (I3) and enters the new one.
 -- o: set (flat field list), delay (ms), expiry (ms), head, lease (id), lease_ms, who, detail, word, quiet
 local function move(t, to, o)
@@ -239,9 +244,9 @@ local function move(t, to, o)
   if to == 'skipped' or to == 'failed' or to == 'cancelled' then inbox(g, 'ended_not_done', t, o.detail or to) end
   if TERMINAL[to] and not TERMINAL[from] and g.open_mandatory <= 0 then inbox(g, 'all_closed', t, '') end
   if unpark then rings_open(g) end
-  if forced and not OVER[g.state] then
-    redis.call('RPUSH', P .. 'fan', 'end|' .. t.id .. '|' .. t.epoch .. '|' .. t.generation .. '|0')
-  end
+  if forced and not OVER[g.state] then fan_push('end', t, 0) end
+  -- It may wait for something that has ended already.
+  if to == 'blocked' then fan_push('dead', t, 0) end
 end
 
 local function needs_open(t) return redis.call('SCARD', hk(t.id) .. ':d') > 0 end
@@ -253,9 +258,6 @@ local function move_to_work(t, to, o)
 end
 
 -- Needs (L4: once per generation) --------------------------------------------------------------------
-local function fan_push(kind, t, offset)
-  redis.call('RPUSH', P .. 'fan', kind .. '|' .. t.id .. '|' .. t.epoch .. '|' .. t.generation .. '|' .. offset)
-end
 local function settle_need(dep_id, need, outcome)
   local dep = load(dep_id)
   if not dep then return end
@@ -288,6 +290,13 @@ local function ended(t)
     if settle_page(t.id, 'done', 0) then fan_push('end', t, PAGE) end
   else
     fan_push('end', t, 0)
+  end
+end
+-- Needs of a blocked ticket that will never be met: its policy decides.
+local function settle_dead(id)
+  for _, need in ipairs(redis.call('SMEMBERS', hk(id) .. ':d')) do
+    local status = redis.call('HGET', hk(need), 'status')
+    if status and TERMINAL[status] and status ~= 'done' then settle_need(id, need, status) end
   end
 end
 -- A need is open again: its dependents, and theirs, become blocked (pages through fan).

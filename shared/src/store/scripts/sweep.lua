@@ -149,6 +149,8 @@ for _ = 1, 5 do
   if t and goal_of(t.goal) and not OVER[goal_of(t.goal).state] then
     if kind == 'end' and TERMINAL[t.status] and t.epoch == tonumber(epoch) then
       if settle_page(id, t.status, offset) then fan_push('end', t, offset + PAGE) end
+    elseif kind == 'dead' and t.status == 'blocked' then
+      settle_dead(id)
     elseif kind == 'open' and t.generation == generation then
       local deps = redis.call('ZRANGE', hk(id) .. ':o', offset, offset + PAGE - 1)
       for _, d in ipairs(deps) do reopen_need(d, id, t.status == 'done') end
