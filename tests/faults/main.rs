@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failing test panics")]
 
 mod connections;
+mod failover;
 mod outage;
 mod poison;
 mod redis_itself;

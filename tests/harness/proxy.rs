@@ -40,7 +40,7 @@ struct Inner {
     trap: Mutex<Option<Trap>>,
     cut: AtomicUsize,
     accepted: AtomicUsize,
-    upstream: SocketAddr,
+    upstream: Mutex<SocketAddr>,
 }
 
 /// The proxy; it ends when it is dropped.
@@ -64,7 +64,7 @@ impl Proxy {
             trap: Mutex::new(None),
             cut: AtomicUsize::new(0),
             accepted: AtomicUsize::new(0),
-            upstream: SocketAddr::from(([127, 0, 0, 1], upstream_port)),
+            upstream: Mutex::new(SocketAddr::from(([127, 0, 0, 1], upstream_port))),
         });
         let accepting = Arc::clone(&inner);
         let task = tokio::spawn(async move {
@@ -117,6 +117,13 @@ impl Proxy {
         self.inner.generation.send_modify(|g| *g += 1);
     }
 
+    /// New connections go to another server from now on; open ones stay where they are.
+    pub fn retarget(&self, upstream_port: u16) {
+        if let Ok(mut upstream) = self.inner.upstream.lock() {
+            *upstream = SocketAddr::from(([127, 0, 0, 1], upstream_port));
+        }
+    }
+
     /// The next `times` requests that hold `needle` are executed by the server, their reply is thrown away and
     /// the connection is reset: the client cannot know what happened.
     pub fn cut_reply_of(&self, needle: &[u8], times: usize) {
@@ -152,7 +159,8 @@ impl Inner {
             reset(client);
             return;
         }
-        let Ok(server) = TcpStream::connect(self.upstream).await else {
+        let Some(upstream) = self.upstream.lock().ok().map(|u| *u) else { return };
+        let Ok(server) = TcpStream::connect(upstream).await else {
             reset(client);
             return;
         };

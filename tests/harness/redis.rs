@@ -83,6 +83,7 @@ impl Redis {
             .args(["--dir", &self.folder.path().to_string_lossy()])
             .args(["--logfile", &log.to_string_lossy()])
             .args(["--save", "", "--daemonize", "no", "--enable-debug-command", "local"])
+            .args(["--repl-diskless-sync-delay", "0"])
             .args(match self.options.persistence {
                 Persistence::None => ["--appendonly", "no", "--appendfsync", "no"],
                 Persistence::Everysec => ["--appendonly", "yes", "--appendfsync", "everysec"],
