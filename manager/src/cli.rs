@@ -69,6 +69,8 @@ mod plan;
 mod pull;
 #[path = "cli/redis.rs"]
 mod redis;
+#[path = "rehearsal.rs"]
+mod rehearsal;
 #[path = "cli/reopen.rs"]
 mod reopen;
 #[path = "cli/retry.rs"]
@@ -175,6 +177,8 @@ enum Command {
     DeadLetters(dead_letters::Args),
     /// Whether the store's rules hold.
     Audit(audit::Args),
+    /// Serve a scripted model, for demos and tests.
+    Rehearsal(rehearsal::Args),
     #[command(name = "__exec", hide = true)]
     Exec(exec::Args),
 }
@@ -256,6 +260,10 @@ async fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliError> {
         Command::Fleet(args) => fleet::run(ctx, args).await,
         Command::DeadLetters(args) => dead_letters::run(ctx, args).await,
         Command::Audit(args) => audit::run(ctx, args).await,
+        Command::Rehearsal(args) => match rehearsal::run(args).await {
+            Ok(_) => Ok(Exit::Done),
+            Err(e) => Err(CliError::usage(e.to_string(), "the format is in deploy/examples/demo.rehearsal.toml")),
+        },
         Command::Exec(_) => Ok(Exit::Done),
     }
 }
