@@ -3,6 +3,7 @@
 //! Every change of a ticket is one script (I2). Three classes of connection: commands (multiplexed),
 //! one plain connection for each blocking waiter, none shared between them.
 
+mod args;
 mod calls;
 mod events;
 mod fields;

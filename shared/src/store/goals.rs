@@ -1,5 +1,6 @@
 //! Goals: submit, the manager's lease, plan, patch, finish.
 
+use super::args::arg;
 use super::{
     Finish, Finished, GoalClaim, Held, Patched, Result, Store, StoreError, Submitted, Written, fields, reply,
     scripts,
@@ -12,10 +13,6 @@ use serde_json::json;
 
 /// Conclusions and notes that are read with a goal.
 const LIST_MAX: usize = 500;
-
-fn arg(text: impl ToString) -> Vec<u8> {
-    text.to_string().into_bytes()
-}
 
 impl Store {
     /// Submits a goal: planning, event `plan` in its inbox. The same id again is `Duplicate`.

@@ -1,11 +1,8 @@
 //! What people do: answers, cancels, pauses, notes, reopening.
 
+use super::args::arg;
 use super::{Answered, OpenDecision, PersonDecision, Result, Store, StoreError, fields, reply, scripts};
 use crate::ticket::Status;
-
-fn arg(text: impl ToString) -> Vec<u8> {
-    text.to_string().into_bytes()
-}
 
 fn answered(parts: &[String]) -> Result<Answered> {
     Ok(match parts.first().map_or("", String::as_str) {

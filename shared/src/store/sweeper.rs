@@ -2,6 +2,7 @@
 //!
 //! Every process runs it; selection and transition are one script, so any number of sweepers is safe.
 
+use super::args::arg;
 use super::{Result, Store, Swept, Violation, reply, scripts};
 use crate::config::Lease;
 use redis::Value;
@@ -10,10 +11,6 @@ use redis::Value;
 const PAGE: usize = 100;
 /// Pages of one round; the next round goes on.
 const PAGES_MAX: usize = 200;
-
-fn arg(text: impl ToString) -> Vec<u8> {
-    text.to_string().into_bytes()
-}
 
 impl Store {
     /// One round: sweeps, promotes, fans out, ends goals, finishes seals; page by page until nothing is left.

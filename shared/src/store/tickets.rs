@@ -1,5 +1,6 @@
 //! Claims and outcomes of tickets.
 
+use super::args::{arg, head, json};
 use super::{
     Claim, ClaimReply, ClaimRequest, Completion, Decision, Failure, Held, Permit, Renewal, Result, Store,
     StoreError, Written, fields, reply, scripts,
@@ -9,33 +10,14 @@ use crate::message::Kind;
 use crate::ticket::Ticket;
 use redis::Value;
 
-/// Longest text kept of a failure.
-const DETAIL_BYTES_MAX: usize = 4096;
 /// Tickets read in one round trip.
 const PAGE: usize = 100;
-
-fn arg(text: impl ToString) -> Vec<u8> {
-    text.to_string().into_bytes()
-}
-
-fn json(value: &impl serde::Serialize) -> Result<Vec<u8>> {
-    serde_json::to_vec(value).map_err(|e| StoreError::Broken(e.to_string()))
-}
 
 fn roots(args: &mut Vec<Vec<u8>>, roots: Option<&(String, String)>) {
     match roots {
         Some((base, new)) => args.extend([arg("1"), arg(base), arg(new)]),
         None => args.extend([arg("0"), vec![], vec![]]),
     }
-}
-
-/// The first bytes of a text, cut at a character.
-fn head(text: &str) -> &str {
-    let mut end = text.len().min(DETAIL_BYTES_MAX);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
 }
 
 impl Store {
