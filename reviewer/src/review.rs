@@ -1,0 +1,152 @@
+//! One review, from the claim to its outcome: code checks, then the judge if they all pass.
+
+use crate::checks::{self, Bench, CheckError};
+use crate::deliverable::{Deliverable, DeliverableError};
+use crate::judge::{Case, Judge, JudgeError};
+use shared::blob::Blobs;
+use shared::config::Config;
+use shared::consumer::{Handler, Job, Outcome};
+use shared::model::{CallRecord, Model};
+use shared::sandbox::Sandbox;
+use shared::store::Store;
+use shared::ticket::{FailClass, Report, ReviewPolicy, Ticket, Verdict, VerdictItem};
+use std::sync::Arc;
+
+/// Reviews what the consumer claims.
+pub(crate) struct Reviewer {
+    pub(crate) store: Store,
+    pub(crate) blobs: Blobs,
+    pub(crate) model: Option<Model>,
+    pub(crate) sandbox: Option<Sandbox>,
+    pub(crate) config: Arc<Config>,
+    /// Who reviews: see [`crate::actor`].
+    pub(crate) actor: String,
+}
+
+/// There is no verdict; why, and whose fault it is, decides what happens next. Never the work's (I8).
+#[derive(Debug, thiserror::Error)]
+enum ReviewError {
+    #[error(transparent)]
+    Deliverable(#[from] DeliverableError),
+    #[error(transparent)]
+    Check(#[from] CheckError),
+    #[error(transparent)]
+    Judge(#[from] JudgeError),
+    #[error("the goal cannot be read: {0}")]
+    Store(#[from] shared::store::StoreError),
+    #[error("the goal {0} is not there")]
+    NoGoal(String),
+    #[error("the review was stopped")]
+    Stopped,
+}
+
+impl ReviewError {
+    fn outcome(&self) -> Outcome {
+        let (class, delay_ms) = match self {
+            Self::Deliverable(error) => (Some(error.class()), None),
+            Self::Check(error) => (Some(error.class()), None),
+            Self::Judge(error) => (error.class(), error.delay_ms()),
+            Self::Store(error) if error.is_retryable() => (Some(FailClass::Wait), None),
+            Self::Store(_) => (Some(FailClass::Fault), None),
+            Self::NoGoal(_) => (Some(FailClass::NotRetryable), None),
+            Self::Stopped => (None, None),
+        };
+        match class {
+            Some(class) => Outcome::Failed { class, detail: self.to_string(), delay_ms },
+            None => Outcome::Released,
+        }
+    }
+}
+
+impl Handler for Reviewer {
+    async fn handle(&self, job: Job) -> Outcome {
+        let ticket = &job.claim.ticket;
+        match self.review(&job).await {
+            Ok(items) => {
+                let verdict = Verdict { items };
+                let failed = verdict.items.iter().filter(|i| !i.pass).count();
+                tracing::info!(ticket = %ticket.task_id, goal = %ticket.goal, epoch = ticket.epoch,
+                    items = verdict.items.len(), failed, "reviewed");
+                Outcome::Decided { verdict, actor: self.actor.clone() }
+            }
+            Err(error) => {
+                tracing::warn!(ticket = %ticket.task_id, goal = %ticket.goal, epoch = ticket.epoch,
+                    error = %error, "no verdict");
+                error.outcome()
+            }
+        }
+    }
+}
+
+impl Reviewer {
+    async fn review(&self, job: &Job) -> Result<Vec<VerdictItem>, ReviewError> {
+        tokio::select! {
+            // The judge stops by itself, so that its records are kept.
+            items = self.verdict(job) => items,
+            () = stopped_for_long(job) => Err(ReviewError::Stopped),
+        }
+    }
+
+    async fn verdict(&self, job: &Job) -> Result<Vec<VerdictItem>, ReviewError> {
+        let ticket = &job.claim.ticket;
+        let report = report_of(ticket);
+        let deliverable = if checks::reads_files(ticket, &report) || ticket.review == ReviewPolicy::Judged {
+            Deliverable::open(&self.blobs, ticket).await?
+        } else {
+            Deliverable::empty(&self.blobs)
+        };
+        let bench = Bench {
+            blobs: &self.blobs,
+            sandbox: self.sandbox.as_ref(),
+            scratch: &self.config.reviewer.scratch_folder,
+            limits: &self.config.limits,
+            code: &self.config.worker,
+        };
+        let mut items = checks::run_all(ticket, &report, &deliverable, &bench).await?;
+        job.pulse.beat();
+        // I6: what code has rejected needs no opinion.
+        if items.iter().any(|i| !i.pass) || ticket.review != ReviewPolicy::Judged {
+            return Ok(items);
+        }
+        let goal =
+            self.store.goal(&ticket.goal).await?.ok_or_else(|| ReviewError::NoGoal(ticket.goal.clone()))?;
+        let judge = Judge {
+            model: self.model.as_ref(),
+            tier: self.config.reviewer.tier,
+            blobs: &self.blobs,
+            shown_bytes_max: self.config.reviewer.file_bytes_max,
+        };
+        let case = Case { goal: &goal, ticket, report: &report, deliverable: &deliverable, passed: &items };
+        let mut records = vec![];
+        let judged = judge.judge(&case, &job.stop, &|| job.pulse.beat(), &mut records).await;
+        self.book(ticket, &records).await;
+        items.extend(judged?);
+        Ok(items)
+    }
+
+    /// Books what the calls cost, whatever came of them (I10).
+    async fn book(&self, ticket: &Ticket, records: &[CallRecord]) {
+        for record in records {
+            let mut value = record.to_value();
+            value["epoch"] = ticket.epoch.into();
+            let booked = self
+                .store
+                .book(&ticket.goal, &ticket.task_id, record.tokens(), record.microusd, &value)
+                .await;
+            if let Err(error) = booked {
+                tracing::warn!(ticket = %ticket.task_id, error = %error, "a model call could not be booked");
+            }
+        }
+    }
+}
+
+/// After a stop the judge is given a moment to hand over its records.
+async fn stopped_for_long(job: &Job) {
+    job.stop.cancelled().await;
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+}
+
+/// The worker's report; a ticket that holds none claims nothing.
+fn report_of(ticket: &Ticket) -> Report {
+    serde_json::from_value(ticket.result.clone()).unwrap_or_default()
+}

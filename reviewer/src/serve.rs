@@ -1,0 +1,99 @@
+//! Wiring: what the reviewer needs, opened in order, then the engine until the stop.
+
+use crate::actor::actor;
+use crate::review::Reviewer;
+use anyhow::Context as _;
+use shared::blob::Blobs;
+use shared::consumer::{self, Options, sweeper};
+use shared::message::Kind;
+use shared::model::Model;
+use shared::sandbox::Sandbox;
+use shared::service::Context;
+use shared::store::Store;
+use shared::telemetry::probe;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The lane of finished work.
+const LANE: &str = "review";
+/// How often, and how far apart, the fleet's mark is looked for at start.
+const NONCE_LOOKS: u32 = 20;
+const NONCE_PAUSE: Duration = Duration::from_millis(250);
+
+/// Serves the review lane until the stop.
+///
+/// # Errors
+/// What could not be opened, with the way out; or that the engine died.
+pub(crate) async fn serve(ctx: Context) -> anyhow::Result<()> {
+    let config = Arc::new(ctx.config);
+    let store = Store::connect(&config.redis).await?;
+    let blobs = Blobs::open(&config.blobs)?;
+    see_fleet_nonce(&store, &blobs).await?;
+    std::fs::create_dir_all(&config.reviewer.scratch_folder)
+        .with_context(|| format!("reviewer.scratch_folder {}", config.reviewer.scratch_folder.display()))?;
+    let sandbox = match Sandbox::probe() {
+        Ok(sandbox) => Some(sandbox),
+        Err(missing) => {
+            // I7: `command` checks then fail closed, as the reviewer's failure.
+            tracing::warn!(error = %missing, "no sandbox, command checks cannot be run here");
+            None
+        }
+    };
+    let model = if config.model.is_configured() { Some(Model::new(&config.model)?) } else { None };
+    if model.is_none() {
+        tracing::info!("no model is configured, only code checks can be decided here");
+    }
+    let readiness = consumer::readiness(&config.lease);
+    probe::serve(&config.reviewer.listen, readiness.clone(), ctx.stop.clone()).await?;
+    let sweeping = sweeper::run(
+        store.clone(),
+        blobs.clone(),
+        config.lease.clone(),
+        config.blobs.retention_s,
+        ctx.stop.clone(),
+    );
+    let sweeping = tokio::spawn(sweeping);
+    let actor = actor(&config);
+    let options = Options {
+        role: "reviewer",
+        kind: Kind::Review,
+        lanes: vec![LANE.into()],
+        slots: config.reviewer.slots,
+        actor: actor.clone(),
+        tools: vec![],
+        sandbox: sandbox.is_some(),
+        drain_ms: config.reviewer.drain_ms,
+        lease: config.lease.clone(),
+        redis: config.redis.clone(),
+        readiness,
+    };
+    let reviewer = Reviewer {
+        store: store.clone(),
+        blobs: blobs.clone(),
+        model,
+        sandbox,
+        config: Arc::clone(&config),
+        actor,
+    };
+    let ended = consumer::run(store, blobs, reviewer, options, ctx.stop).await;
+    sweeping.abort();
+    Ok(ended?)
+}
+
+/// Whoever makes the fleet's nonce leaves its mark in the blobs; whoever does not see the mark has another folder.
+async fn see_fleet_nonce(store: &Store, blobs: &Blobs) -> anyhow::Result<()> {
+    let (nonce, made) = store.fleet_nonce().await?;
+    if made {
+        return Ok(blobs.write_nonce(&nonce).await?);
+    }
+    // The maker may be between the two steps.
+    for _ in 0..NONCE_LOOKS {
+        if blobs.sees_nonce(&nonce).await {
+            return Ok(());
+        }
+        tokio::time::sleep(NONCE_PAUSE).await;
+    }
+    anyhow::bail!(
+        "blobs.folder is not the one that the rest of the fleet uses\n  hint: name the same shared folder everywhere"
+    )
+}
