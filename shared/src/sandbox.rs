@@ -13,9 +13,11 @@ mod launcher;
 mod limits;
 mod probe;
 
+pub use capture::Capture;
+pub use probe::Python;
+
 use arguments::Layout;
-use capture::Capture;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -102,10 +104,10 @@ impl Sandbox {
         probe::layout().map(|layout| Self { layout: Arc::new(layout) })
     }
 
-    /// Path of a Python 3 that runs inside, if there is one.
+    /// The Python 3 that runs inside, if there is one.
     #[must_use]
-    pub fn python(&self) -> Option<&Path> {
-        self.layout.python.as_deref()
+    pub fn python(&self) -> Option<&Python> {
+        self.layout.python.as_ref()
     }
 
     /// Runs the job to its end. Dropping the future, the timeout and the end of this process all kill the

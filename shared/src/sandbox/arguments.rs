@@ -1,7 +1,7 @@
 //! What bubblewrap is told. Pure: a layout and a folder in, words out; the order of the words is the policy
 //! (later mounts lie over earlier ones).
 
-use super::WORKSPACE;
+use super::{Python, WORKSPACE};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -30,7 +30,7 @@ pub(super) struct Layout {
     pub roots: Vec<(PathBuf, Option<PathBuf>)>,
     /// Bound read-only beside the system's folders: where Python lives, when that is elsewhere.
     pub read_only: Vec<PathBuf>,
-    pub python: Option<PathBuf>,
+    pub python: Option<Python>,
     /// bubblewrap knows `--disable-userns` and may use it.
     pub disables_userns: bool,
     /// bubblewrap knows `--size`.
@@ -95,7 +95,7 @@ pub(super) fn arguments(layout: &Layout, folder: &Path) -> Vec<OsString> {
 /// The whole environment of a job, before its own variables. Nothing of the worker's comes in (I12).
 pub(super) fn environment(layout: &Layout) -> Vec<(&'static str, OsString)> {
     let mut path = OsString::new();
-    if let Some(folder) = layout.python.as_deref().and_then(Path::parent) {
+    if let Some(folder) = layout.python.as_ref().and_then(|python| python.program.parent()) {
         path.push(folder);
         path.push(":");
     }
@@ -129,7 +129,11 @@ mod tests {
             bwrap: "/usr/bin/bwrap".into(),
             roots: vec![("/bin".into(), Some("usr/bin".into())), ("/lib64".into(), None)],
             read_only: vec!["/opt/py".into()],
-            python: Some("/opt/py/bin/python3".into()),
+            python: Some(Python {
+                program: "/opt/py/bin/python3".into(),
+                version: "3.12.1".into(),
+                libraries: vec![],
+            }),
             disables_userns: true,
             sizes_tmpfs: true,
             mounts_proc: true,

@@ -5,7 +5,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// Collects an output up to a cap; what is over is read and dropped, so that the writer never blocks.
 #[derive(Debug)]
-pub(super) struct Capture {
+pub struct Capture {
     head: Vec<u8>,
     tail: VecDeque<u8>,
     half: usize,
@@ -14,12 +14,13 @@ pub(super) struct Capture {
 
 impl Capture {
     /// Keeps at most `bytes_max`, half from the beginning, half from the end.
-    pub(super) fn new(bytes_max: usize) -> Self {
+    #[must_use]
+    pub fn new(bytes_max: usize) -> Self {
         Self { head: Vec::new(), tail: VecDeque::new(), half: (bytes_max / 2).max(1), dropped: 0 }
     }
 
     /// Takes bytes.
-    pub(super) fn add(&mut self, bytes: &[u8]) {
+    pub fn add(&mut self, bytes: &[u8]) {
         let (head, rest) = bytes.split_at(bytes.len().min(self.half - self.head.len()));
         self.head.extend_from_slice(head);
         self.tail.extend(rest);
@@ -29,7 +30,10 @@ impl Capture {
     }
 
     /// Reads to the end of a pipe.
-    pub(super) async fn read_from(&mut self, mut pipe: impl AsyncRead + Unpin) -> std::io::Result<()> {
+    ///
+    /// # Errors
+    /// What the pipe says; what was read until then is kept.
+    pub async fn read_from(&mut self, mut pipe: impl AsyncRead + Unpin) -> std::io::Result<()> {
         let mut piece = vec![0; 16 * 1024];
         loop {
             match pipe.read(&mut piece).await? {
@@ -40,12 +44,14 @@ impl Capture {
     }
 
     /// Whether something was dropped.
-    pub(super) fn is_cut(&self) -> bool {
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
         self.dropped > 0
     }
 
     /// What was kept, with a line where something is missing. Bytes that are no UTF-8 become U+FFFD.
-    pub(super) fn text(&self) -> String {
+    #[must_use]
+    pub fn text(&self) -> String {
         let tail: Vec<u8> = self.tail.iter().copied().collect();
         if !self.is_cut() {
             return String::from_utf8_lossy(&[self.head.as_slice(), &tail].concat()).into_owned();

@@ -11,8 +11,50 @@ const TRY: Duration = Duration::from_secs(10);
 /// First kernel that counts processes per user namespace.
 const COUNTS_SINCE: (u32, u32) = (5, 14);
 const ROOTS: &[&str] = &["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store"];
+/// Libraries that a model may want to know of, by the name that is imported.
+const LIBRARIES: &[&str] = &[
+    "numpy",
+    "pandas",
+    "scipy",
+    "sklearn",
+    "statsmodels",
+    "matplotlib",
+    "seaborn",
+    "plotly",
+    "PIL",
+    "bs4",
+    "lxml",
+    "openpyxl",
+    "docx",
+    "pptx",
+    "pypdf",
+    "reportlab",
+    "sympy",
+    "networkx",
+    "pyarrow",
+    "polars",
+    "duckdb",
+    "torch",
+    "jinja2",
+    "yaml",
+    "markdown",
+    "tabulate",
+];
+/// Asks a Python inside for its version and which of the libraries named are there, without importing them.
+const WHICH: &str = "import sys, importlib.util as u\n\
+    print('%d.%d.%d' % sys.version_info[:3], *(n for n in sys.argv[1:] if u.find_spec(n)))";
 /// Asks a Python where it and its standard library live.
 const WHERE: &str = "import sys; print(sys.executable, sys.prefix, sys.base_prefix, sep='\\n')";
+
+/// The Python that runs inside.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Python {
+    pub program: PathBuf,
+    /// Such as `3.11.7`.
+    pub version: String,
+    /// Well-known libraries that are there, by the name that is imported.
+    pub libraries: Vec<String>,
+}
 
 /// The most that works here.
 pub(super) fn layout() -> Result<Layout, NoSandbox> {
@@ -54,12 +96,15 @@ fn with_python(layout: Layout, folder: &Path) -> Layout {
         if read_only.iter().any(|prefix| is_too_much(prefix)) {
             continue;
         }
-        let layout = Layout { python: Some(program.clone()), read_only, ..layout.clone() };
-        let program = program.to_string_lossy();
-        if inside(&layout, folder, &[&program, "-c", "print('inside')"])
-            .is_ok_and(|out| out.trim() == "inside")
-        {
-            return layout;
+        let with = Layout { read_only, ..layout.clone() };
+        let name = program.to_string_lossy();
+        let argv: Vec<&str> =
+            [&*name, "-I", "-c", WHICH].into_iter().chain(LIBRARIES.iter().copied()).collect();
+        let Ok(answer) = inside(&with, folder, &argv) else { continue };
+        let mut words = answer.split_whitespace().map(str::to_owned);
+        if let Some(version) = words.next().filter(|version| version.starts_with("3.")) {
+            let python = Python { program, version, libraries: words.collect() };
+            return Layout { python: Some(python), ..with };
         }
     }
     layout

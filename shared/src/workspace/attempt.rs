@@ -7,7 +7,7 @@ use super::{
     safe_path,
 };
 use crate::blob::{self, Blobs};
-use crate::config::Limits;
+use crate::ticket::limits::Limits;
 use futures::{StreamExt, TryStreamExt};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -261,6 +261,27 @@ impl Attempt {
                 .unwrap_or_default(),
             version: before.map_or(0, |e| e.version) + 1,
         })
+    }
+
+    /// All files with their sizes in bytes, sorted; `temp/` too, ignored folders not.
+    ///
+    /// # Errors
+    /// What the disk says. A flood of files is cut.
+    pub async fn list(&self) -> Result<Vec<(String, u64)>, WorkspaceError> {
+        let (folder, bytes_max) = (Arc::clone(&self.folder), self.bytes_max);
+        disk(move || {
+            let listing = folder
+                .list(ENTRIES_MAX, bytes_max, |path| place_of(path) != Place::Ignored)
+                .map_err(|source| WorkspaceError::Disk { what: "attempt folder".into(), source })?;
+            Ok(listing.files.into_iter().map(|(path, stamp)| (path, stamp.bytes)).collect())
+        })
+        .await
+    }
+
+    /// Who is noted with new files.
+    #[must_use]
+    pub fn creator(&self) -> &str {
+        &self.creator
     }
 
     /// Reads a file of at most `bytes_max`.

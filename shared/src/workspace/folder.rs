@@ -197,7 +197,7 @@ impl Folder {
         if fstatat(&folder, &name, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok_and(|s| kind(&s) == SFlag::S_IFDIR) {
             return Err(FileError::NotRegular { path: path.display().to_string(), kind: "a folder" });
         }
-        let beside = PathBuf::from(format!(".muster-{}", uuid::Uuid::new_v4().simple()));
+        let beside = PathBuf::from(format!(".muster-{}", uuid::Uuid::now_v7().simple()));
         let written = self
             .fill(&folder, &beside, path, bytes)
             .and_then(|()| renameat(&folder, &beside, &folder, &name).map_err(|errno| failed(path, errno)));

@@ -111,6 +111,8 @@ async fn i1_temp_drawn_and_ignored_files_are_never_part_of_an_overlay() {
     }
     put(&attempt, "outputs/kept", "x");
     assert_eq!(attempt.scan().await.unwrap(), ["outputs/kept"]);
+    let listed: Vec<_> = attempt.list().await.unwrap().into_iter().map(|(path, _)| path).collect();
+    assert_eq!(listed, ["FILE_INDEX.json", "TODO.md", "outputs/kept", "temp/x"]);
     let overlay = fleet.overlay(&attempt.seal().await.unwrap()).await;
     assert_eq!(overlay.files.keys().collect::<Vec<_>>(), ["outputs/kept"]);
     for path in ["TODO.md", "FILE_INDEX.json", ".git/config", "../x", "/etc/passwd", ""] {

@@ -1,0 +1,175 @@
+//! What an actor can do: the tools of one attempt. Declared in `shared::tool`, done here.
+//!
+//! Two kinds of trouble: what the model did wrong is told to it and the loop goes on; what is broken here fails
+//! the attempt. `update_progress` and `finish` are the agent loop's own; it uses [`arguments`] for theirs.
+
+pub(crate) mod arguments;
+mod code;
+mod files;
+mod output;
+
+use code::Interpreter;
+use serde_json::Value;
+use shared::config;
+use shared::sandbox::Sandbox;
+use shared::tool::{self, ToolDecl};
+use shared::workspace::{Attempt, FileError, WorkspaceError};
+
+/// Reasons for files that are not taken, shown to the model.
+const SKIPPED_SHOWN_MAX: usize = 10;
+
+/// What a call gave.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ToolResult {
+    /// What the model reads.
+    pub text: String,
+    /// Paths that are new or changed, sorted; they are part of the attempt.
+    pub changed: Vec<String>,
+}
+
+/// Why a call gave nothing.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ToolError {
+    /// The model hears it and goes on.
+    #[error("{0}")]
+    Tell(String),
+    /// Sandbox, disk or store are broken: the attempt fails, another may do.
+    #[error("{0}")]
+    Broken(String),
+}
+
+impl From<WorkspaceError> for ToolError {
+    fn from(error: WorkspaceError) -> Self {
+        if error.is_of_the_work() { Self::Tell(error.to_string()) } else { Self::Broken(error.to_string()) }
+    }
+}
+
+impl From<FileError> for ToolError {
+    fn from(error: FileError) -> Self {
+        Self::Tell(error.to_string())
+    }
+}
+
+/// The tools of one attempt. Dropped: its Python and its folder go.
+pub(crate) struct ToolBox {
+    attempt: Attempt,
+    sandbox: Option<Sandbox>,
+    limits: config::Worker,
+    python: Option<Interpreter>,
+    /// Runs of code so far: names cells and figures.
+    cells: u32,
+    /// Python ran before, and its variables were lost.
+    lost: bool,
+    /// Outputs that went to a file so far.
+    spilled: u32,
+}
+
+impl ToolBox {
+    /// The tools over this attempt; without a sandbox there are no code tools (I7).
+    pub(crate) fn new(attempt: Attempt, sandbox: Option<Sandbox>, limits: &config::Worker) -> Self {
+        Self { attempt, sandbox, limits: limits.clone(), python: None, cells: 0, lost: false, spilled: 0 }
+    }
+
+    /// Variables of an earlier attempt of the same ticket are gone: the first run of code says so.
+    pub(crate) fn resumed(&mut self) {
+        self.lost = true;
+    }
+
+    /// The attempt that the tools work on.
+    pub(crate) fn attempt(&self) -> &Attempt {
+        &self.attempt
+    }
+
+    /// The attempt, for sealing it.
+    pub(crate) fn attempt_mut(&mut self) -> &mut Attempt {
+        &mut self.attempt
+    }
+
+    /// What the model is offered of these bundles, sorted by name.
+    pub(crate) fn declarations(&self, bundles: &[String]) -> Vec<ToolDecl> {
+        let python = self.sandbox.as_ref().and_then(Sandbox::python);
+        let mut tools = tool::of_bundles(&tool::builtin(), bundles);
+        tools.retain(|tool| !tool.sandboxed || python.is_some());
+        if let (Some(python), Some(tool)) = (python, tools.iter_mut().find(|t| t.name == code::NAME)) {
+            tool.description = format!("{} {}", tool.description, code::describe(python, &self.limits));
+        }
+        tools
+    }
+
+    /// Calls a tool. Arguments are checked against its schema first. Cancellation safe: a cut call of code
+    /// loses Python's variables, as a timeout does.
+    ///
+    /// # Errors
+    /// [`ToolError`].
+    pub(crate) async fn call(&mut self, name: &str, args: &Value) -> Result<ToolResult, ToolError> {
+        let args = arguments::check(name, args).map_err(ToolError::Tell)?;
+        let text = |key: &str| args.get(key).and_then(Value::as_str).unwrap_or_default();
+        let number = |key: &str| args.get(key).and_then(Value::as_u64);
+        let said = match name {
+            code::NAME => self.run_code(text("code")).await?,
+            "read_file" => {
+                let most = self.limits.tool_output_bytes_max;
+                let limit =
+                    number("limit_bytes").map_or(most, |n| usize::try_from(n).unwrap_or(most).min(most));
+                files::read(&self.attempt, text("path"), number("offset_bytes").unwrap_or(0), limit).await?
+            }
+            "write_file" => files::write(&self.attempt, text("path"), text("content")).await?,
+            "append_file" => files::append(&self.attempt, text("path"), text("content")).await?,
+            "list_files" => files::list(&self.attempt, text("prefix")).await?,
+            other => return Err(ToolError::Tell(format!("there is no tool `{other}` here"))),
+        };
+        let reads = name == "read_file" || name == "list_files";
+        let changed = if reads { Vec::new() } else { self.attempt.scan().await? };
+        let said = output::fit(self, name, said).await;
+        Ok(ToolResult { text: self.with_notes(said, &changed), changed })
+    }
+
+    /// Adds what the files of the attempt have to say: new ones, skipped ones, limits that are passed.
+    fn with_notes(&self, mut said: String, changed: &[String]) -> String {
+        if !changed.is_empty() {
+            said.push_str(&format!("\n[new or changed files: {}]", changed.join(", ")));
+        }
+        let skipped = self.attempt.skipped();
+        for one in skipped.iter().take(SKIPPED_SHOWN_MAX) {
+            said.push_str(&format!("\n[not taken: {} is {}]", one.path, one.why));
+        }
+        if skipped.len() > SKIPPED_SHOWN_MAX {
+            said.push_str(&format!("\n[not taken: {} more]", skipped.len() - SKIPPED_SHOWN_MAX));
+        }
+        if let Err(limit) = self.attempt.check_limits() {
+            said.push_str(&format!(
+                "\n[{limit}: delete what is not needed, or the work cannot be delivered]"
+            ));
+        }
+        said
+    }
+
+    async fn run_code(&mut self, code: &str) -> Result<String, ToolError> {
+        let Some((sandbox, python)) = self.sandbox.as_ref().and_then(|s| Some((s, s.python()?))) else {
+            // I7: no sandbox, no tool.
+            return Err(ToolError::Tell("there is no sandbox here, code cannot be run".into()));
+        };
+        self.cells += 1;
+        let was_lost = std::mem::take(&mut self.lost);
+        let mut running = match self.python.take() {
+            Some(running) => running,
+            None => Interpreter::start(sandbox, python, &self.attempt, &self.limits).await?,
+        };
+        let ran = running.run(sandbox, code, self.cells).await?;
+        let mut said = ran.said;
+        if was_lost {
+            said =
+                format!("[Python was started anew: variables of before are gone, files are there]\n{said}");
+        }
+        match ran.end {
+            None => self.python = Some(running),
+            Some(why) => said.push_str(&format!(
+                "\n[{why}. Python starts anew with the next call: all variables are gone, files stay]"
+            )),
+        }
+        Ok(said)
+    }
+}
+
+#[cfg(test)]
+mod tests;
