@@ -7,6 +7,8 @@ mod escalation;
 mod planner;
 mod serve;
 mod step;
+#[cfg(test)]
+mod testing;
 
 use shared::service::{self, Program};
 use std::process::ExitCode;

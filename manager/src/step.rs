@@ -467,3 +467,7 @@ fn word(finish: &Finish) -> &'static str {
         Finish::NeedsHuman { .. } => "needs_human",
     }
 }
+
+#[cfg(test)]
+#[path = "step/tests.rs"]
+mod tests;

@@ -167,7 +167,7 @@ fn prepare(api: &Api, wanted: &SubmitGoal) -> Result<(Checked, Vec<Problem>), Ap
     let problems = match &mut plan {
         None => section.problems(limits),
         Some(plan) => {
-            plan.goal = GoalSection { review: Some(review), ..section.clone() };
+            plan.goal = section.clone();
             planner::problems_of_file(plan, review, &api.config)
         }
     };

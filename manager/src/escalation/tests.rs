@@ -9,6 +9,7 @@ fn ticket() -> Ticket {
         description: "count the words".into(),
         expected_output: "data/words.csv".into(),
         role: "data_analyst".into(),
+        pool: "default".into(),
         status: Status::Escalated,
         cause: "faults".into(),
         epoch: 9,
