@@ -3,6 +3,7 @@
 use serde_json::Value;
 use shared::model::{Ask, CallRecord, ErrorClass, Message, Model, ModelError};
 use shared::store::{Store, StoreError};
+use shared::telemetry::metrics;
 use shared::ticket::Tier;
 use tokio_util::sync::CancellationToken;
 
@@ -132,19 +133,40 @@ impl Call<'_> {
     }
 }
 
-/// Books every request on the goal, and on the ticket when it was about one. Money that was spent is booked even
+/// Books one request on the goal, and on the ticket when it was about one. Money that was spent is booked even
 /// when the answer is of no use, or the step is fenced (I3).
 ///
 /// # Errors
-/// [`StoreError`] of the first booking that did not go through.
+/// [`StoreError`] when it is not known whether it was booked.
 pub(crate) async fn book(
     store: &Store,
     goal: &str,
     ticket: &str,
-    records: &[CallRecord],
+    record: &CallRecord,
 ) -> Result<(), StoreError> {
-    for record in records {
-        store.book(goal, ticket, record.tokens(), record.microusd, &record.to_value()).await?;
-    }
-    Ok(())
+    store.book(goal, ticket, record.tokens(), record.microusd, &record.to_value()).await
+}
+
+/// Counts it for the metrics.
+pub(crate) fn count(tier: Tier, record: &CallRecord) {
+    let ended = match record.error.as_str() {
+        "" => metrics::Call::Ok,
+        "reply" => metrics::Call::Reply,
+        "quota" => metrics::Call::Quota,
+        "overload" => metrics::Call::Overload,
+        "context" => metrics::Call::Context,
+        "auth" => metrics::Call::Auth,
+        "network" => metrics::Call::Network,
+        "cancelled" => metrics::Call::Cancelled,
+        _ => metrics::Call::Ours,
+    };
+    let took = std::time::Duration::from_millis(record.duration_ms);
+    metrics::model_call(
+        metrics::Role::Manager,
+        tier.as_str(),
+        ended,
+        took,
+        record.input_tokens,
+        record.output_tokens,
+    );
 }

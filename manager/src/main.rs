@@ -5,7 +5,9 @@ mod calls;
 mod deliver;
 mod escalation;
 mod planner;
+mod presence;
 mod serve;
+mod slots;
 mod step;
 #[cfg(test)]
 mod testing;

@@ -384,10 +384,12 @@ impl Step<'_> {
 
     /// Booked even if the step is fenced meanwhile (I3, I10).
     async fn book(&self, ticket: &str, records: &[shared::model::CallRecord]) {
-        let booked =
-            self.patiently(|| calls::book(&self.manager.store, &self.goal.id, ticket, records)).await;
-        if booked.is_err() {
-            tracing::error!(goal = self.goal.id, calls = records.len(), "model calls could not be booked");
+        for record in records {
+            calls::count(self.manager.config.manager.tier, record);
+            let book = || calls::book(&self.manager.store, &self.goal.id, ticket, record);
+            if self.patiently(book).await.is_err() {
+                tracing::error!(goal = self.goal.id, "a model call could not be booked");
+            }
         }
     }
 
