@@ -1,6 +1,7 @@
 //! The sandbox with real bubblewrap and real Python.
 
 use super::*;
+use std::path::Path;
 
 fn sandbox() -> Sandbox {
     Sandbox::probe().unwrap()
