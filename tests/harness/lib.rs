@@ -10,4 +10,5 @@ pub mod process;
 pub mod proxy;
 pub mod redis;
 pub mod scale;
+pub mod script;
 pub mod wait;

@@ -1,8 +1,11 @@
 //! The fleet as it should work: store, programs, command line. One file a subject; the oracle looks on.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failing test panics")]
 
+mod caps;
 mod fences;
 mod harness_self;
 mod needs;
+mod plan_files;
 mod rules;
 mod state_machine;
+mod whole_goal;
