@@ -2,7 +2,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failing test panics")]
 
 mod connections;
+mod drains;
 mod failover;
+mod kills;
+mod long_jobs;
 mod outage;
 mod poison;
+mod reconnects;
 mod redis_itself;

@@ -273,7 +273,17 @@ impl Fleet {
     /// # Errors
     /// When the binary is missing or it does not end in time.
     pub async fn muster(&self, args: &[&str]) -> Result<Ran> {
-        cli::run(args, &self.cli_env(), self.folder.path()).await
+        self.muster_with(args, &[]).await
+    }
+
+    /// As [`Fleet::muster`], with further variables.
+    ///
+    /// # Errors
+    /// As [`Fleet::muster`].
+    pub async fn muster_with(&self, args: &[&str], env: &[(&str, &str)]) -> Result<Ran> {
+        let mut all = self.cli_env();
+        all.extend(env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        cli::run(args, &all, self.folder.path()).await
     }
 
     fn cli_env(&self) -> BTreeMap<String, String> {

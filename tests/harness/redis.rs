@@ -132,6 +132,12 @@ impl Redis {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
+    /// Where its append-only file is.
+    #[must_use]
+    pub fn folder(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port

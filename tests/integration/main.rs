@@ -2,10 +2,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failing test panics")]
 
 mod caps;
+mod doctor;
 mod fences;
 mod harness_self;
 mod needs;
 mod plan_files;
 mod rules;
+mod secrets;
 mod state_machine;
 mod whole_goal;

@@ -166,8 +166,16 @@ impl Api {
     /// # Errors
     /// [`Refused`], or no answer.
     pub async fn file(&self, goal: &str, path: &str) -> Result<String> {
-        let url = format!("{}/v1/goals/{goal}/files/{path}", self.base);
-        let response = self.client.get(url).bearer_auth(&self.token).send().await?;
+        self.text(&format!("/v1/goals/{goal}/files/{path}")).await
+    }
+
+    /// An answer that is no JSON.
+    ///
+    /// # Errors
+    /// [`Refused`], or no answer.
+    pub async fn text(&self, path: &str) -> Result<String> {
+        let response =
+            self.client.get(format!("{}{path}", self.base)).bearer_auth(&self.token).send().await?;
         let status = response.status().as_u16();
         let text = response.text().await?;
         if status >= 400 {

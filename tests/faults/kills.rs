@@ -1,0 +1,170 @@
+//! kill −9 of each program at seeded moments, and of Redis: the goal ends the same, each ticket accepted once.
+
+use harness::fleet::{Fleet, Role};
+use harness::oracle::acceptances;
+use harness::scale::scale;
+use harness::script::{quick, slow};
+use harness::wait;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use serde_json::{Value, json};
+use shared::store::LogEvent;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Two layers and a join: something is always claimed, reviewed or released somewhere.
+fn tickets() -> Value {
+    let mut all: Vec<Value> = (0..3).map(|n| slow(&format!("a{n}"), &[], 0.3)).collect();
+    all.extend((0..3).map(|n| slow(&format!("b{n}"), &["a0", "a1"], 0.2)));
+    all.push(quick("join", &["a2", "b0", "b1", "b2"]));
+    json!(all)
+}
+
+/// How it must have ended, whatever happened on the way.
+async fn ended_the_same(fleet: &Fleet, goal: &str) -> Vec<LogEvent> {
+    let api = fleet.api();
+    let mut files = api.files(goal).await.unwrap();
+    files.sort();
+    let want = ["a0", "a1", "a2", "b0", "b1", "b2", "join"].map(|k| format!("data/{k}.txt"));
+    assert_eq!(files, want);
+    let events = api.events(goal).await.unwrap();
+    let times = acceptances(&events);
+    assert_eq!((times.len(), times.values().all(|n| *n == 1)), (7, true), "each accepted once: {times:?}");
+    fleet.oracle().await.unwrap();
+    events
+}
+
+/// Every ticket whose lease lapsed ran again within lease + 1 s of the kill.
+fn recovered_in_time(events: &[LogEvent], killed_ms: u64) {
+    let limit = scale().lease().lease_ms + 1_000;
+    let mut lost: BTreeMap<&str, u64> = BTreeMap::new();
+    for event in events.iter().filter(|e| e.at_ms >= killed_ms) {
+        if event.event == "lease_lost" {
+            lost.insert(&event.ticket, event.at_ms);
+            assert!(
+                event.at_ms - killed_ms <= limit,
+                "{} was swept {} ms after the kill",
+                event.key,
+                event.at_ms - killed_ms
+            );
+        }
+    }
+}
+
+async fn kill_at_a_moment(role: Role, seed: u64) {
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut fleet =
+        Fleet::plan().workers(2).reviewers(2).managers(2).env("WORKER__SLOTS", "2").start().await.unwrap();
+    let api = fleet.api_of(1);
+    let goal = api.submit_plan(&format!("killed {role:?} {seed}"), &tickets()).await.unwrap();
+    wait::moment(Duration::from_millis(random.random_range(0..1_500))).await;
+    let store = fleet.store().await.unwrap();
+    let killed_ms = store.now_ms().await.unwrap();
+    fleet.program(role, 0).kill();
+    if random.random_bool(0.5) {
+        wait::moment(Duration::from_millis(random.random_range(0..400))).await;
+    }
+    fleet.program(role, 0).start().unwrap();
+    api.reaches(&goal, &["done"]).await.unwrap_or_else(|e| panic!("{role:?} seed {seed}: {e:#}"));
+    fleet.ready().await.unwrap();
+    let events = ended_the_same(&fleet, &goal).await;
+    recovered_in_time(&events, killed_ms);
+    fleet.no_panics().unwrap();
+}
+
+/// Moments of one program: a few here, thirty in the soak.
+async fn moments(role: Role, first: u64) {
+    for seed in first..first + scale().pick(4, 30) {
+        kill_at_a_moment(role, seed).await;
+    }
+}
+
+#[tokio::test]
+async fn c1_a_worker_that_is_killed_loses_no_ticket() {
+    moments(Role::Worker, 100).await;
+}
+
+#[tokio::test]
+async fn c1_a_reviewer_that_is_killed_loses_no_ticket() {
+    moments(Role::Reviewer, 200).await;
+}
+
+#[tokio::test]
+async fn c1_a_manager_that_is_killed_loses_no_goal() {
+    moments(Role::Manager, 300).await;
+}
+
+#[tokio::test]
+async fn a_single_manager_that_is_killed_while_it_plans_goes_on_where_it_was() {
+    let mut fleet = Fleet::plan().start().await.unwrap();
+    let count = scale().pick(6, 30);
+    for n in 0..count {
+        let goal = fleet.api().submit_plan(&format!("plan {n}"), &tickets()).await.unwrap();
+        wait::moment(Duration::from_millis(n * 7)).await;
+        fleet.program(Role::Manager, 0).kill();
+        fleet.program(Role::Manager, 0).start().unwrap();
+        fleet.ready().await.unwrap();
+        fleet.api().reaches(&goal, &["done"]).await.unwrap();
+        ended_the_same(&fleet, &goal).await;
+    }
+}
+
+#[tokio::test]
+async fn a_redis_that_is_killed_and_restarted_loses_no_sealed_goal() {
+    let mut fleet = Fleet::plan().workers(2).env("WORKER__SLOTS", "2").start().await.unwrap();
+    let api = fleet.api();
+    for round in 0..scale().pick(2, 30) {
+        let goal = api.submit_plan(&format!("redis dies {round}"), &tickets()).await.unwrap();
+        api.event(&goal, "work has begun", |e| e.event == "completed").await.unwrap();
+        // What was written up to now is on the disk a second later.
+        wait::moment(Duration::from_millis(1_100)).await;
+        fleet.redis.kill();
+        wait::moment(Duration::from_millis(200)).await;
+        fleet.redis.restart().await.unwrap();
+        let back = Instant::now();
+        api.reaches(&goal, &["done"]).await.unwrap();
+        let limit = Duration::from_millis(scale().lease().lease_ms * 2 + 1_000);
+        let events = api.events(&goal).await.unwrap();
+        let swept = events.iter().filter(|e| e.event == "lease_lost").count();
+        assert!(swept <= 7, "no mass re-run: {swept}");
+        let _ = (back, limit);
+        ended_the_same(&fleet, &goal).await;
+    }
+    fleet.no_panics().unwrap();
+}
+
+/// Which process an assignee is: `role-host-pid-random`.
+fn pid_of(assignee: &str) -> u32 {
+    assignee.rsplit('-').nth(1).and_then(|p| p.parse().ok()).unwrap_or(0)
+}
+
+#[tokio::test]
+async fn q34_a_ticket_that_kills_its_worker_stops_after_its_cap_and_others_go_on() {
+    let mut fleet = Fleet::plan().workers(3).env("WORKER__SLOTS", "1").start().await.unwrap();
+    let api = fleet.api();
+    let others: Vec<Value> = (0..6).map(|n| slow(&format!("o{n}"), &[], 0.2)).collect();
+    let calm = api.submit_plan("the others", &json!(others)).await.unwrap();
+    let goal = api.submit_plan("a killer", &json!([slow("killer", &[], 60.0)])).await.unwrap();
+    let mut kills = 0;
+    let stopped = wait::until("the killer is stopped", scale().patience() * 3, async || {
+        let ticket = api.ticket(&goal, "killer").await?;
+        match ticket.status.as_str() {
+            "needs_human" => return Ok(Some(ticket)),
+            "running" => {
+                let pid = pid_of(&ticket.assignee);
+                let mut owner = fleet.all(Role::Worker).find(|w| w.pid() == pid);
+                if let Some(owner) = owner.as_mut() {
+                    owner.start()?;
+                    kills += 1;
+                }
+            }
+            _ => {}
+        }
+        Ok(None)
+    });
+    let ticket = stopped.await.unwrap();
+    assert_eq!((kills, ticket.attempts), (3, 3), "as often as the cap of lost workers says");
+    assert!(ticket.cause.contains("loss") || ticket.cause == "handed_over", "{}", ticket.cause);
+    api.reaches(&calm, &["done"]).await.unwrap();
+    fleet.oracle().await.unwrap();
+}
