@@ -79,6 +79,7 @@ pub(crate) fn router(api: Api, readiness: probe::Readiness) -> Router {
         .route("/v1/tickets/{ticket}/retry", post(tickets::retry))
         .route("/v1/tickets/{ticket}/reopen", post(tickets::reopen))
         .route("/v1/tickets/{ticket}/answer", post(tickets::answer))
+        .route("/v1/tickets/{ticket}/deliver", post(tickets::deliver))
         .route("/v1/inbox", get(tickets::inbox))
         .route("/v1/plans", post(submit::plan))
         .route("/v1/fleet", get(fleet::show))

@@ -262,7 +262,9 @@ async fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliError> {
         Command::Audit(args) => audit::run(ctx, args).await,
         Command::Rehearsal(args) => match rehearsal::run(args).await {
             Ok(_) => Ok(Exit::Done),
-            Err(e) => Err(CliError::usage(e.to_string(), "the format is in deploy/examples/demo.rehearsal.toml")),
+            Err(e) => {
+                Err(CliError::usage(e.to_string(), "the format is in deploy/examples/demo.rehearsal.toml"))
+            }
         },
         Command::Exec(_) => Ok(Exit::Done),
     }

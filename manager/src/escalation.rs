@@ -364,7 +364,7 @@ fn words(
             },
             "checklist": checklist,
             "cause": ticket.cause,
-            "detail": ticket.cause_detail,
+            "detail": if ticket.failure.is_empty() { &ticket.cause_detail } else { &ticket.failure },
             "comment": ticket.review_comment,
             "others": others,
             "conclusions": newest(&goal.conclusions),

@@ -4,6 +4,7 @@ mod api;
 mod calls;
 mod deliver;
 mod escalation;
+mod live;
 mod planner;
 mod presence;
 mod serve;

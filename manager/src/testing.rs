@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 use shared::blob::Blobs;
 use shared::config::Config;
 use shared::goal::{Goal, NewGoal};
+use shared::message::Kind;
 use shared::model::Model;
-use shared::store::{GoalClaim, Store};
-use shared::ticket::{ReviewPolicy, new_id};
+use shared::store::{Claim, ClaimReply, ClaimRequest, Failure, GoalClaim, Store};
+use shared::ticket::{FailClass, ReviewPolicy, new_id};
 use std::collections::VecDeque;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -112,6 +113,32 @@ impl Bench {
         change(&mut goal);
         self.store.submit_goal(&goal, 1_000).await.unwrap();
         id
+    }
+
+    /// Claims one ticket as a worker, if one is ready.
+    pub(crate) async fn take(&self) -> Option<Claim> {
+        let request = ClaimRequest {
+            kind: Kind::Work,
+            lanes: &["work.default".to_owned()],
+            consumer: "worker-test",
+            lease_prefix: &new_id(),
+            lease_ms: 30_000,
+            n: 1,
+            actor: "",
+        };
+        match self.store.claim(&request).await.unwrap() {
+            ClaimReply::Got(mut claims) => claims.pop(),
+            ClaimReply::Empty | ClaimReply::Again { .. } | ClaimReply::Paused { .. } => None,
+        }
+    }
+
+    /// A worker that fails once; false when nothing is ready.
+    pub(crate) async fn fail_once(&self) -> bool {
+        let Some(claim) = self.take().await else { return false };
+        let failure =
+            Failure { held: claim.held, class: FailClass::Fault, detail: "it broke".into(), delay_ms: 0 };
+        self.store.fail(&failure).await.unwrap();
+        true
     }
 
     pub(crate) async fn goal(&self, id: &str) -> Goal {

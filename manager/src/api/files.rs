@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 use futures::StreamExt as _;
 use shared::blob::{BlobError, is_reference};
 use shared::goal::Goal;
-use shared::workspace::{self, Entry, FILE_INDEX, Manifest, TODO, mime_of, safe_path};
+use shared::workspace::{self, Change, Entry, FILE_INDEX, Manifest, Overlay, TODO, mime_of, safe_path};
 use std::io::{Seek as _, SeekFrom};
 use tokio::io::AsyncWriteExt as _;
 
@@ -118,29 +118,8 @@ impl Api {
         let mut left = max;
         let mut manifest = Manifest::default();
         for (i, input) in inputs.iter().enumerate() {
-            let field = || format!("inputs[{i}].blob");
-            let file = scratch_file()?;
-            let copy = file.try_clone().map_err(|e| disk(&e))?;
-            self.blobs
-                .get_to_open(UPLOADS, &input.blob, tokio::fs::File::from_std(copy))
-                .await
-                .map_err(|e| ApiError::from(e).at(field()))?;
-            let (hash, size_bytes) = self.blobs.put_open(goal, file, max).await?;
-            left = left
-                .checked_sub(size_bytes)
-                .ok_or_else(|| ApiError::too_large("inputs", "limits.input_bytes_max", max))?;
-            let entry = Entry {
-                hash,
-                size_bytes,
-                mime: mime_of(&input.path).into(),
-                creator: "input".into(),
-                description: String::new(),
-                version: 1,
-            };
-            // Checked before: as a key it is written the one way that the workspace writes it.
-            let key = safe_path(&input.path)
-                .map_err(|e| ApiError::bad(format!("inputs[{i}].path"), e.to_string()))?;
-            let key = key.to_string_lossy();
+            let (key, entry) =
+                self.take_upload(goal, i, input, &mut left, "limits.input_bytes_max", max).await?;
             if manifest.is_blocked(&key) {
                 return Err(ApiError::bad(
                     format!("inputs[{i}].path"),
@@ -155,11 +134,69 @@ impl Api {
         })
     }
 
-    /// Whether the goal has such a blob; answers 400 otherwise.
-    pub(super) async fn own_blob(&self, goal: &str, blob: &str) -> Result<(), ApiError> {
-        const OVERLAY_BYTES_MAX: u64 = 4 * 1024 * 1024;
-        self.blobs.get(goal, blob, OVERLAY_BYTES_MAX).await?;
-        Ok(())
+    /// Whether the goal has such an overlay; answers 400 otherwise.
+    pub(super) async fn own_overlay(&self, goal: &str, overlay: &str) -> Result<(), ApiError> {
+        Overlay::load(&self.blobs, goal, overlay).await.map(|_| ()).map_err(|e| {
+            ApiError::bad("overlay_ref", e.to_string())
+                .hint("`muster deliver` or POST …/deliver makes one of uploads")
+        })
+    }
+
+    /// Makes an overlay of uploads: what a person delivers in a ticket's place.
+    pub(super) async fn overlay_of(
+        &self,
+        goal: &Goal,
+        creator: &str,
+        note: &str,
+        inputs: &[InputFile],
+    ) -> Result<String, ApiError> {
+        let max = self.config.limits.attempt_bytes_max;
+        let manifest = self.manifest(goal).await?;
+        let mut overlay = Overlay::new(&goal.root);
+        let mut left = max;
+        for (i, input) in inputs.iter().enumerate() {
+            let (key, mut entry) =
+                self.take_upload(&goal.id, i, input, &mut left, "limits.attempt_bytes_max", max).await?;
+            entry.creator = creator.into();
+            entry.description = note.chars().take(200).collect();
+            let base_hash = manifest.hash(&key).map(str::to_owned);
+            overlay.files.insert(key, Change { entry: Some(entry), base_hash });
+        }
+        overlay.save(&self.blobs, &goal.id).await.map_err(|error| {
+            tracing::error!(%error, goal = goal.id, "a person's files could not be saved");
+            ApiError::unavailable("the blob store is not answering as it should")
+        })
+    }
+
+    /// Copies one upload into the goal; its place in the workspace and what is known of it.
+    async fn take_upload(
+        &self,
+        goal: &str,
+        i: usize,
+        input: &InputFile,
+        left: &mut u64,
+        limit: &str,
+        max: u64,
+    ) -> Result<(String, Entry), ApiError> {
+        let key =
+            safe_path(&input.path).map_err(|e| ApiError::bad(format!("inputs[{i}].path"), e.to_string()))?;
+        let file = scratch_file()?;
+        let copy = file.try_clone().map_err(|e| disk(&e))?;
+        self.blobs
+            .get_to_open(UPLOADS, &input.blob, tokio::fs::File::from_std(copy))
+            .await
+            .map_err(|e| ApiError::from(e).at(format!("inputs[{i}].blob")))?;
+        let (hash, size_bytes) = self.blobs.put_open(goal, file, max).await?;
+        *left = left.checked_sub(size_bytes).ok_or_else(|| ApiError::too_large("inputs", limit, max))?;
+        let entry = Entry {
+            hash,
+            size_bytes,
+            mime: mime_of(&input.path).into(),
+            creator: "input".into(),
+            description: String::new(),
+            version: 1,
+        };
+        Ok((key.to_string_lossy().into_owned(), entry))
     }
 
     async fn manifest(&self, goal: &Goal) -> Result<Manifest, ApiError> {

@@ -334,3 +334,50 @@ async fn reads_never_show_the_proof_of_a_lease() {
         !shown.to_string().contains(&claim.held.lease_id) && !list.to_string().contains(&claim.held.lease_id)
     );
 }
+
+#[tokio::test]
+async fn a_person_delivers_the_files_of_a_ticket() {
+    use shared::store::{Finish, Finished};
+    let client = Client::new(|c| c.caps.faults = 1).await;
+    let plan = json!({"goal": {"text": "g"}, "tickets": [{"id": "a", "description": "d", "tool": "code_interpreter",
+        "args": {"code": "1"}, "outputs": ["data/a.csv"]}]});
+    let (_, made) = client.post("/v1/goals", json!({"text": "g", "plan": plan})).await;
+    let goal = made["goal"].as_str().unwrap();
+    let manager = client.bench.manager(None);
+    manager.settle().await;
+    let (_, list) = client.get(&format!("/v1/goals/{goal}/tickets")).await;
+    let ticket = list["tickets"][0]["task_id"].as_str().unwrap();
+    let path = format!("/v1/tickets/{ticket}");
+    let upload = Request::put("/v1/uploads")
+        .header("authorization", "Bearer boss")
+        .body(Body::from("a,b\n1,2\n"))
+        .unwrap();
+    let (_, uploaded) = client.send(upload).await;
+    let files = json!({"files": [{"path": "data/a.csv", "blob": uploaded["blob"]}], "request_id": "r1"});
+    // Nobody asked yet.
+    assert_eq!(
+        code(&client.post(&format!("{path}/deliver"), files.clone()).await),
+        (409, "conflict", "decision")
+    );
+    client.bench.fail_once().await;
+    manager.settle().await;
+    assert_eq!(client.get(&path).await.1["status"], "needs_human");
+    assert_eq!(
+        code(&client.post(&format!("{path}/deliver"), json!({})).await),
+        (400, "bad_request", "files")
+    );
+    let foreign = json!({"decision": "deliver", "overlay_ref": "a".repeat(64)});
+    assert_eq!(
+        code(&client.post(&format!("{path}/answer"), foreign).await),
+        (400, "bad_request", "overlay_ref")
+    );
+    assert_eq!(client.post(&format!("{path}/deliver"), files.clone()).await.1, json!({"outcome": "ok"}));
+    assert_eq!(client.post(&format!("{path}/deliver"), files).await.1, json!({"outcome": "duplicate"}));
+    let (_, shown) = client.get(&path).await;
+    assert_eq!((&shown["status"], &shown["work_actor"]), (&json!("reviewing"), &json!("person:admin")));
+    assert!(!shown["overlay_ref"].as_str().unwrap().is_empty());
+    // Finishing a step is the manager's alone: no lease, no change.
+    let held = shared::store::Held { id: goal.into(), epoch: 1, lease_id: "x".into() };
+    let finished = client.bench.store.manage_finish(&held, "s", 1, 0, &Finish::Done, 1_000).await.unwrap();
+    assert_eq!(finished, Finished::Fenced);
+}

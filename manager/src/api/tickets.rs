@@ -3,13 +3,15 @@
 use super::Api;
 use super::auth::{Decider, Reader};
 use super::error::{Answer, ApiError, Body};
+use super::files::check_inputs;
 use super::goals::{changed, fits};
-use super::types::{Ack, AnswerTicket, Inbox, Words};
+use super::types::{Ack, AnswerTicket, DeliverFiles, Inbox, Words};
 use axum::Json;
 use axum::extract::{Path, State};
 use shared::store::PersonDecision;
 use shared::ticket::{Status, Ticket};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// Open decisions of one answer.
 const INBOX_MAX: usize = 1_000;
@@ -87,9 +89,28 @@ pub(super) async fn answer(
     let ticket = api.ticket_for(&caller, &id).await?;
     check(&answer.decision)?;
     if let PersonDecision::Deliver { overlay_ref } = &answer.decision {
-        api.own_blob(&ticket.goal, overlay_ref).await?;
+        api.own_overlay(&ticket.goal, overlay_ref).await?;
     }
     api.decide(&caller, &id, answer.expected_epoch, &answer.request_id, &answer.decision, "ticket").await
+}
+
+/// A person's own files in the ticket's place; they are reviewed like everybody's.
+pub(super) async fn deliver(
+    State(api): State<Api>,
+    Decider(caller): Decider,
+    Path(id): Path<String>,
+    Body(wanted): Body<DeliverFiles>,
+) -> Answer<Ack> {
+    fits(&wanted.text)?;
+    if wanted.files.is_empty() {
+        return Err(ApiError::bad("files", "there is no file").hint("upload them with PUT /v1/uploads first"));
+    }
+    check_inputs(&wanted.files, api.config.limits.attempt_files_max)?;
+    let ticket = api.ticket_for(&caller, &id).await?;
+    let goal = api.goal_for(&caller, &ticket.goal).await?;
+    let overlay_ref = api.overlay_of(&goal, &ticket.key, &wanted.text, &wanted.files).await?;
+    let decision = PersonDecision::Deliver { overlay_ref };
+    api.decide(&caller, &id, wanted.expected_epoch, &wanted.request_id, &decision, "ticket").await
 }
 
 /// Sizes and shapes; whether the decision fits the ticket's state is the store's to say. An approval whose
@@ -117,10 +138,10 @@ pub(super) async fn inbox(State(api): State<Api>, Reader(caller): Reader) -> Ans
     let mut decisions = api.store.open_decisions(INBOX_MAX).await?;
     if !caller.sees_all() {
         let mut seen: HashMap<String, bool> = HashMap::new();
-        for goal in decisions.iter().map(|d| d.goal.clone()) {
-            if !seen.contains_key(&goal) {
-                let own = api.store.goal(&goal).await?.is_some_and(|g| caller.sees(&g));
-                seen.insert(goal, own);
+        for decision in &decisions {
+            if let Entry::Vacant(unknown) = seen.entry(decision.goal.clone()) {
+                let own = api.store.goal(&decision.goal).await?.is_some_and(|g| caller.sees(&g));
+                unknown.insert(own);
             }
         }
         decisions.retain(|d| seen.get(&d.goal).copied().unwrap_or(false));

@@ -162,6 +162,17 @@ pub(crate) struct AnswerTicket {
     pub(crate) expected_epoch: u64,
 }
 
+/// `POST /v1/tickets/{ticket}/deliver`: a person's files in the ticket's place, uploaded before.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct DeliverFiles {
+    pub(crate) files: Vec<InputFile>,
+    /// What they are, for the file list.
+    pub(crate) text: String,
+    pub(crate) request_id: String,
+    pub(crate) expected_epoch: u64,
+}
+
 /// Answer to a write that has nothing else to say.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Ack {

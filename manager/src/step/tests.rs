@@ -2,9 +2,8 @@ use super::*;
 use crate::testing::{Bench, FakeModel};
 use serde_json::json;
 use shared::goal::GoalState;
-use shared::message::Kind;
-use shared::store::{Claim, ClaimReply, ClaimRequest, Completion, Failure as StoreFailure, PersonDecision};
-use shared::ticket::{FailClass, Report, ReviewPolicy};
+use shared::store::{Completion, PersonDecision};
+use shared::ticket::{Report, ReviewPolicy};
 
 fn plan(tickets: &Value) -> Value {
     json!({"goal": {"text": "Report on the words"}, "tickets": tickets})
@@ -20,26 +19,10 @@ fn agent(id: &str, needs: &[&str]) -> Value {
            "outputs": [format!("outputs/{id}.md")], "checks": [{"kind": "file_exists", "path": format!("outputs/{id}.md")}]})
 }
 
-async fn claim(bench: &Bench) -> Option<Claim> {
-    let request = ClaimRequest {
-        kind: Kind::Work,
-        lanes: &["work.default".to_owned()],
-        consumer: "worker-test",
-        lease_prefix: &shared::ticket::new_id(),
-        lease_ms: 30_000,
-        n: 1,
-        actor: "",
-    };
-    match bench.store.claim(&request).await.unwrap() {
-        ClaimReply::Got(mut claims) => claims.pop(),
-        ClaimReply::Empty | ClaimReply::Again { .. } | ClaimReply::Paused { .. } => None,
-    }
-}
-
 /// A worker that succeeds, until nothing is ready. Review policy none: complete publishes.
 async fn work(bench: &Bench) -> usize {
     let mut n = 0;
-    while let Some(claim) = claim(bench).await {
+    while let Some(claim) = bench.take().await {
         let root = bench.goal(&claim.ticket.goal).await.root;
         let report = Report { status: "done".into(), summary: "ok".into(), ..Report::default() };
         let done = Completion {
@@ -59,14 +42,9 @@ async fn work(bench: &Bench) -> usize {
 /// A worker that fails until the ticket escalates.
 async fn fail(bench: &Bench) {
     for _ in 0..bench.config.caps.faults {
-        let Some(claim) = claim(bench).await else { return };
-        let failure = StoreFailure {
-            held: claim.held,
-            class: FailClass::Fault,
-            detail: "it broke".into(),
-            delay_ms: 0,
-        };
-        bench.store.fail(&failure).await.unwrap();
+        if !bench.fail_once().await {
+            return;
+        }
     }
 }
 
