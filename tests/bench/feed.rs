@@ -25,7 +25,8 @@ fn ticket(goal: &str, kind: &str, value: &str, review: ReviewPolicy, needs: Vec<
 async fn planned(store: &Store) -> Result<Held> {
     let goal = NewGoal { id: new_id(), tenant: "bench".into(), text: "bench".into(), ..NewGoal::default() };
     ensure!(store.submit_goal(&goal, usize::MAX >> 12).await? == Submitted::New);
-    let claim = store.manage_claim("bench", &new_id(), LEASE_MS).await?.context("the goal waits for its plan")?;
+    let claim =
+        store.manage_claim("bench", &new_id(), LEASE_MS).await?.context("the goal waits for its plan")?;
     Ok(claim.held)
 }
 
@@ -71,9 +72,8 @@ pub(crate) async fn fanout(n: usize) -> Result<()> {
     let (store, _) = store().await?;
     let held = planned(&store).await?;
     let began = now_ns().to_string();
-    let mut tickets: Vec<_> = (0..n)
-        .map(|v| ticket(&held.id, "child", &v.to_string(), ReviewPolicy::None, vec![]))
-        .collect();
+    let mut tickets: Vec<_> =
+        (0..n).map(|v| ticket(&held.id, "child", &v.to_string(), ReviewPolicy::None, vec![])).collect();
     let needs = tickets.iter().map(|t| t.id.clone()).collect();
     tickets.push(ticket(&held.id, "join", &began, ReviewPolicy::None, needs));
     submit(&store, &held, &tickets).await

@@ -36,7 +36,10 @@ impl Handler for Noop {
                 evidence: String::new(),
                 by_code: true,
             };
-            return Outcome::Decided { verdict: Verdict { items: vec![item] }, actor: "bench-reviewer".into() };
+            return Outcome::Decided {
+                verdict: Verdict { items: vec![item] },
+                actor: "bench-reviewer".into(),
+            };
         }
         match t.description.as_str() {
             "noop" => self.marks.put("n", value),

@@ -1,5 +1,10 @@
 //! The fleet under faults: killed, frozen, cut off, out of memory. After each the oracle finds nothing.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failing test panics")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "a failing test panics"
+)]
 
 mod connections;
 mod drains;

@@ -63,7 +63,6 @@ pub fn work(asked: &Asked) -> Answer {
 }
 
 /// The whole company over this plan: everything works at the first try.
-#[must_use]
 pub fn company(tickets: Vec<Value>) -> impl Fn(&Asked) -> Option<Answer> + Send + Sync + 'static {
     move |asked| match asked.schema() {
         "plan" => Some(plan(&tickets)),

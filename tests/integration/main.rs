@@ -1,5 +1,10 @@
 //! The fleet as it should work: store, programs, command line. One file a subject; the oracle looks on.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failing test panics")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "a failing test panics"
+)]
 
 mod caps;
 mod doctor;
