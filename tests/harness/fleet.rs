@@ -158,13 +158,21 @@ impl Fleet {
     /// # Errors
     /// As [`Fleet::add`].
     pub fn add_with(&mut self, role: Role, settings: &[(&str, &str)]) -> Result<usize> {
+        let named: Vec<(String, &str)> = settings.iter().map(|(n, v)| (format!("MUSTER_{n}"), *v)).collect();
+        let named: Vec<(&str, &str)> = named.iter().map(|(n, v)| (n.as_str(), *v)).collect();
+        self.add_program_with(role, &named)
+    }
+
+    /// As [`Fleet::add`], with environment variables by their whole names.
+    ///
+    /// # Errors
+    /// As [`Fleet::add`].
+    pub fn add_program_with(&mut self, role: Role, variables: &[(&str, &str)]) -> Result<usize> {
         let n = self.programs.len();
         let port = process::free_port()?;
         let mut env = self.env();
         env.insert(format!("MUSTER_{}__LISTEN", role.section()), format!("127.0.0.1:{port}"));
-        for (name, value) in settings {
-            env.insert(format!("MUSTER_{name}"), (*value).into());
-        }
+        env.extend(variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         let mut program =
             Program::new(role, port, self.folder.path().join(format!("{n}-{}.log", role.binary())), env);
         program.start()?;

@@ -9,6 +9,7 @@
 mod caps;
 mod doctor;
 mod fences;
+mod gates;
 mod harness_self;
 mod needs;
 mod plan_files;

@@ -184,6 +184,23 @@ impl Api {
         Ok(text)
     }
 
+    /// The goal's events as a stream, read to its end.
+    ///
+    /// # Errors
+    /// [`Refused`], no answer, or a stream that does not end.
+    pub async fn stream(&self, goal: &str) -> Result<String> {
+        let request = self.client.get(format!("{}/v1/goals/{goal}/events", self.base));
+        let response = request.bearer_auth(&self.token).header("accept", "text/event-stream").send().await?;
+        let status = response.status().as_u16();
+        let text = tokio::time::timeout(scale().patience(), response.text())
+            .await
+            .context("the stream does not end")??;
+        if status >= 400 {
+            return Err(Refused { status, body: Value::String(text) }.into());
+        }
+        Ok(text)
+    }
+
     /// Paths of the workspace.
     ///
     /// # Errors
