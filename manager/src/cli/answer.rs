@@ -39,10 +39,10 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "text")]
     note: Option<String>,
     /// With --retry: fields of the ticket to change, as JSON.
-    #[arg(long, requires = "retry", value_name = "JSON")]
+    #[arg(long, value_name = "JSON")]
     edit: Option<String>,
     /// With --approve: other arguments for the call, as JSON.
-    #[arg(long, requires = "approve", value_name = "JSON")]
+    #[arg(long, value_name = "JSON")]
     args: Option<String>,
     /// Goal: the tokens that it may cost from now on.
     #[arg(long, value_name = "N", conflicts_with = "decision")]
@@ -87,6 +87,10 @@ pub(crate) async fn run(ctx: &Context, args: &Args) -> Result<Exit, CliError> {
 
 fn decision(args: &Args, note: &str) -> Result<Option<PersonDecision>, CliError> {
     let reason = note.to_owned();
+    let misplaced = [("--edit", args.edit.is_some(), "--retry", args.retry), ("--args", args.args.is_some(), "--approve", args.approve)];
+    if let Some((what, _, with, _)) = misplaced.into_iter().find(|(_, given, _, fits)| *given && !fits) {
+        return Err(CliError::usage(format!("{what} goes with {with} only"), format!("add {with}, or leave {what} out")));
+    }
     Ok(if args.retry {
         let edit: Edit = args.edit.as_deref().map_or(Ok(Edit::default()), |json| parsed("--edit", json))?;
         Some(PersonDecision::Retry { note: reason, edit: Box::new(edit) })
@@ -156,7 +160,7 @@ mod tests {
     #[test]
     fn one_decision_at_a_time() {
         assert!(args("x g/t --skip --fail").is_err());
-        assert!(args("x g/t --edit {} --skip").is_err());
+        assert!(decision(&args("x g/t --edit {} --skip").unwrap(), "").is_err());
         assert!(decision(&args("x g some").unwrap(), "").unwrap().is_none());
     }
 

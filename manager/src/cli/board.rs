@@ -156,7 +156,7 @@ mod tests {
             id: format!("{at_ms}-0"),
             at_ms,
             event: "e".into(),
-            ticket: "t".into(),
+            ticket: key.into(),
             key: key.into(),
             from: from.into(),
             to: to.into(),

@@ -69,7 +69,13 @@ mod tests {
             "cause": "faults", "detail": "rejected 3 times:\n- rows: 2 of 3", "expires_at_ms": 86_400_000,
             "choices": ["retry: another try, counters reset", "expiry: the ticket fails"],
         })];
-        insta::assert_snapshot!(drawn(&decisions, 0), @r"
-        ");
+        insta::assert_snapshot!(drawn(&decisions, 0), @r#"
+        0193f0a0b1c2/measure  needs_human  faults  expires in 1d 0h
+            rejected 3 times:
+            - rows: 2 of 3
+          - retry: another try, counters reset
+          - expiry: the ticket fails
+          muster answer 0193f0a0b1c2/measure --retry [--note "…"] | --skip | --fail
+        "#);
     }
 }

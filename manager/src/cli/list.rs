@@ -77,7 +77,10 @@ mod tests {
             json!({"id": "1193f0a0b1c2d3e4f5060718293a4b5c", "state": "done", "tickets": 1, "counts": {"done": 1},
                    "created_at_ms": 0, "text": "x".repeat(100)}),
         ];
-        insta::assert_snapshot!(drawn(&goals, 3_661_000), @r"
-        ");
+        insta::assert_snapshot!(drawn(&goals, 3_661_000), @r#"
+        GOAL          STATE            DONE  TOKENS  AGE    WHAT
+        0193f0a0b1c2  running, paused  3/5   1234    1h 1m  Report on this
+        1193f0a0b1c2  done             1/1   0       1h 1m  xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…
+        "#);
     }
 }

@@ -92,7 +92,12 @@ mod tests {
             "estimate": {"tickets": 2, "direct": 1, "width": 1, "critical_path": 2, "model_calls": 3,
                          "input_tokens": 900, "output_tokens": 100, "microusd": 1500, "seconds": 75},
         });
-        insta::assert_snapshot!(drawn(&reply), @r"
-        ");
+        insta::assert_snapshot!(drawn(&reply), @r#"
+        TICKET   BY                     REVIEW  NEEDS    WHAT
+        measure  tool code_interpreter  code             Measure it
+        report   writer                 judged  measure  Write it
+
+        2 tickets, 1 without a model; 1 at once, 2 in a row; about 3 model calls, 1000 tokens, $0.0015, 1m 15s
+        "#);
     }
 }

@@ -173,8 +173,21 @@ mod tests {
             "due_at_ms": 90_000, "tickets": 3, "counts": {"done": 1, "running": 2, "failed": 0}, "plan_version": 4,
             "spent_tokens": 12, "spent_microusd": 0, "budget_tokens": 100, "created_at_ms": 10_000, "tenant": "",
         });
-        insta::assert_snapshot!(of_goal(&goal, 70_000), @r"
-        ");
+        insta::assert_snapshot!(of_goal(&goal, 70_000), @r#"
+        goal            0193f0a0b1c2d3e4f5060718293a4b5c
+        state           needs_human
+        cause           no_plan
+        detail          the model is down
+        decide          in 20s
+        what            Line one
+                        line two
+        constraints     short
+                        plain
+        tickets         3 (1 done, 2 running)
+        plan            version 4
+        spent           12 of 100 tokens, 0 microusd
+        age             1m 0s
+        "#);
     }
 
     #[test]
@@ -187,7 +200,21 @@ mod tests {
             "counters": {"faults": 1, "losses": 0}, "review_comment": "- rows: 2 of 3",
             "result": {"summary": "measured", "conclusions": []}, "spent_tokens": 0, "spent_microusd": 0,
         });
-        insta::assert_snapshot!(of_ticket(&ticket, 0), @r"
-        ");
+        insta::assert_snapshot!(of_ticket(&ticket, 0), @r#"
+        ticket          measure  aa93f0a0b1c2d3e4f5060718293a4b5c
+        goal            0193f0a0b1c2d3e4f5060718293a4b5c
+        status          rejected
+        what            Measure
+        expected        data/m.csv
+        outputs         data/m.csv
+        by              tool code_interpreter
+        review          code
+        checks          data/m.csv is CSV with at least 3 rows
+        tries           1 attempts, 1 reviews, epoch 4
+        counted         1 faults
+        comment         - rows: 2 of 3
+        summary         measured
+        spent           0 tokens, 0 microusd
+        "#);
     }
 }

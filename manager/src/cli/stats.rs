@@ -68,7 +68,15 @@ mod tests {
             "demand": {"work.default": 2, "work.gpu": 3}, "consumers": {"work.default": 2, "review": 1},
             "leased": 2, "delayed": 0, "people": 1, "dead_letters": 0, "goals_live": 1,
             "oldest_lease_overdue_ms": 2_000, "used_memory_bytes": 3_500_000}});
-        insta::assert_snapshot!(drawn(&stats), @r"
-        ");
+        insta::assert_snapshot!(drawn(&stats), @r#"
+        LANE          READY+LEASED  CONSUMERS
+        review        0             1
+        work.default  2             2
+        work.gpu      3             0          nobody serves it
+
+        goals live 1   leased 2   delayed 0   for people 1   dead letters 0   redis 3.3 MiB
+        the oldest lease is overdue by 2s
+        manager 0.1.0 (no model)
+        "#);
     }
 }

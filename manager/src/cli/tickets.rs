@@ -85,7 +85,10 @@ mod tests {
             json!({"task_id": "b2", "key": "report", "status": "running", "assignee": "worker-2", "attempts": 1,
                    "reviews": 0, "spent_tokens": 77, "needs": ["a1", "gone"], "description": "Write it up"}),
         ];
-        insta::assert_snapshot!(drawn(&tickets, &keys(&tickets)), @r"
-        ");
+        insta::assert_snapshot!(drawn(&tickets, &keys(&tickets)), @r#"
+        TICKET   STATUS   WHO       TRIES  REVIEWS  TOKENS  NEEDS         WHAT
+        measure  done     worker-1  2      2        0                     Measure it
+        report   running  worker-2  1      0        77      measure,gone  Write it up
+        "#);
     }
 }
