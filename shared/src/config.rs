@@ -420,3 +420,54 @@ impl Config {
 fn settings_of_environment() -> std::collections::HashMap<String, String> {
     std::env::vars().filter(|(name, _)| name.starts_with("MUSTER_") && name.contains("__")).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    /// `section.key` -> value.
+    fn flat(config: &serde_json::Value) -> BTreeMap<String, serde_json::Value> {
+        let sections = config.as_object().unwrap();
+        sections
+            .iter()
+            .flat_map(|(section, keys)| {
+                keys.as_object().unwrap().iter().map(move |(key, value)| (format!("{section}.{key}"), value.clone()))
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_documented_file_has_every_key_with_its_default_and_no_other() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/config/muster.toml");
+        let text = std::fs::read_to_string(file).unwrap();
+        let documented: serde_json::Value = toml::from_str(&text).unwrap();
+        let documented = flat(&documented);
+        let defaults = flat(&serde_json::to_value(Config::default()).unwrap());
+        assert_eq!(documented.keys().collect::<Vec<_>>(), defaults.keys().collect::<Vec<_>>());
+        // Where temporary files go is the machine's to say.
+        for (key, value) in defaults.iter().filter(|(key, _)| !key.ends_with("scratch_folder")) {
+            match (value.as_f64(), documented[key].as_f64()) {
+                (Some(default), Some(shown)) => assert!((default - shown).abs() < 1e-6, "{key}"),
+                _ => assert_eq!(value, &documented[key], "{key}"),
+            }
+        }
+        Config::load(Some(Path::new(file))).unwrap();
+    }
+
+    #[test]
+    fn every_key_stands_under_a_comment() {
+        let text =
+            std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/config/muster.toml")).unwrap();
+        // One comment may speak for the keys that follow it directly.
+        let mut spoken = false;
+        for line in text.lines() {
+            match line.trim() {
+                "" => spoken = false,
+                l if l.starts_with('#') => spoken = true,
+                l if l.starts_with('[') => {}
+                l => assert!(spoken, "no comment above `{l}`"),
+            }
+        }
+    }
+}
