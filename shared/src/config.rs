@@ -432,7 +432,10 @@ mod tests {
         sections
             .iter()
             .flat_map(|(section, keys)| {
-                keys.as_object().unwrap().iter().map(move |(key, value)| (format!("{section}.{key}"), value.clone()))
+                keys.as_object()
+                    .unwrap()
+                    .iter()
+                    .map(move |(key, value)| (format!("{section}.{key}"), value.clone()))
             })
             .collect()
     }
@@ -458,7 +461,8 @@ mod tests {
     #[test]
     fn every_key_stands_under_a_comment() {
         let text =
-            std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/config/muster.toml")).unwrap();
+            std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/config/muster.toml"))
+                .unwrap();
         // One comment may speak for the keys that follow it directly.
         let mut spoken = false;
         for line in text.lines() {

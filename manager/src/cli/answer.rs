@@ -87,9 +87,15 @@ pub(crate) async fn run(ctx: &Context, args: &Args) -> Result<Exit, CliError> {
 
 fn decision(args: &Args, note: &str) -> Result<Option<PersonDecision>, CliError> {
     let reason = note.to_owned();
-    let misplaced = [("--edit", args.edit.is_some(), "--retry", args.retry), ("--args", args.args.is_some(), "--approve", args.approve)];
+    let misplaced = [
+        ("--edit", args.edit.is_some(), "--retry", args.retry),
+        ("--args", args.args.is_some(), "--approve", args.approve),
+    ];
     if let Some((what, _, with, _)) = misplaced.into_iter().find(|(_, given, _, fits)| *given && !fits) {
-        return Err(CliError::usage(format!("{what} goes with {with} only"), format!("add {with}, or leave {what} out")));
+        return Err(CliError::usage(
+            format!("{what} goes with {with} only"),
+            format!("add {with}, or leave {what} out"),
+        ));
     }
     Ok(if args.retry {
         let edit: Edit = args.edit.as_deref().map_or(Ok(Edit::default()), |json| parsed("--edit", json))?;

@@ -10,13 +10,12 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 use shared::blob::Blobs;
 use shared::config::Config;
+use shared::sandbox::Sandbox;
 use shared::store::Store;
 use std::time::Duration;
 
 /// One check may take this long.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Memory of Redis from which on a person should look.
-const MEMORY_NOTABLE_BYTES: u64 = 4 * 1024 * 1024 * 1024;
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -176,15 +175,9 @@ async fn store(config: &Config) -> Vec<Check> {
             "may this user call INFO and CONFIG GET?",
         )),
     }
+    checks.push(memory(&store).await);
     match store.gauges().await {
         Ok(gauges) => {
-            let used = gauges.used_memory_bytes;
-            let (state, hint) = if used > MEMORY_NOTABLE_BYTES {
-                (State::Warn, "shorten blobs.retention_s, or give Redis more memory before it is full")
-            } else {
-                (State::Ok, "")
-            };
-            checks.push(Check::new("redis memory", state, size(used), hint));
             let unserved: Vec<&String> = gauges
                 .demand
                 .iter()
@@ -219,6 +212,29 @@ async fn store(config: &Config) -> Vec<Check> {
     }
     checks.push(blobs(config, Some(&store)).await);
     checks
+}
+
+/// How full the server is.
+async fn memory(store: &Store) -> Check {
+    let name = "redis memory";
+    let info = match store.server_info("memory").await {
+        Ok(info) => info,
+        Err(e) => return Check::new(name, State::Bad, e.to_string(), "may this user call INFO?"),
+    };
+    let field = |wanted: &str| -> u64 {
+        let found = info.lines().find_map(|l| l.strip_prefix(wanted)?.strip_prefix(':'));
+        found.and_then(|v| v.trim().parse().ok()).unwrap_or(0)
+    };
+    match (field("used_memory"), field("maxmemory")) {
+        (used, 0) => Check::ok(name, format!("{} used, no limit set", size(used))),
+        (used, limit) if used > limit / 10 * 8 => Check::new(
+            name,
+            State::Warn,
+            format!("{} of {} used", size(used), size(limit)),
+            "shorten blobs.retention_s, or raise maxmemory: a full Redis takes no more tickets",
+        ),
+        (used, limit) => Check::ok(name, format!("{} of {} used", size(used), size(limit))),
+    }
 }
 
 /// The folder can be written, and is the one that the rest of the fleet sees.
@@ -257,19 +273,17 @@ async fn no_consumers(store: &Store) -> bool {
 }
 
 async fn sandbox() -> Check {
-    let hint =
-        "apt-get install bubblewrap, and allow user namespaces; without it everything but code tools works";
-    let tried = tokio::process::Command::new("bwrap")
-        .args(["--ro-bind", "/", "/", "--unshare-all", "true"])
-        .stdin(std::process::Stdio::null())
-        .output();
-    match tokio::time::timeout(LIMIT, tried).await {
-        Ok(Ok(tried)) if tried.status.success() => Check::ok("sandbox", "bubblewrap works"),
-        Ok(Ok(tried)) => {
-            Check::new("sandbox", State::Bad, String::from_utf8_lossy(&tried.stderr).trim(), hint)
+    match tokio::task::spawn_blocking(Sandbox::probe).await {
+        Ok(Ok(_)) => Check::ok("sandbox", "bubblewrap works"),
+        Ok(Err(e)) => {
+            let message = e.to_string();
+            let (what, hint) = message.split_once("hint: ").unwrap_or((
+                &message,
+                "apt-get install bubblewrap, and allow user namespaces; without it everything but code tools works",
+            ));
+            Check::new("sandbox", State::Bad, what.trim(), hint)
         }
-        Ok(Err(e)) => Check::new("sandbox", State::Bad, format!("bwrap: {e}"), hint),
-        Err(_) => Check::new("sandbox", State::Bad, "bwrap does not answer", hint),
+        Err(e) => Check::new("sandbox", State::Bad, e.to_string(), "try again"),
     }
 }
 
