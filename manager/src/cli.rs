@@ -178,6 +178,9 @@ enum Command {
     /// Whether the store's rules hold.
     Audit(audit::Args),
     /// Serve a scripted model, for demos and tests.
+    #[command(
+        after_help = "Example:\n  muster rehearsal --listen 127.0.0.1:8099 --script deploy/examples/demo.rehearsal.toml"
+    )]
     Rehearsal(rehearsal::Args),
     #[command(name = "__exec", hide = true)]
     Exec(exec::Args),
