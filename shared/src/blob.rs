@@ -74,11 +74,11 @@ impl BlobError {
 
 impl From<std::io::Error> for BlobError {
     fn from(error: std::io::Error) -> Self {
-        match error.kind() {
-            std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
-                Self::Refused(error.to_string())
-            }
-            _ => Self::Unavailable(error.to_string()),
+        let refusals = [std::io::ErrorKind::PermissionDenied, std::io::ErrorKind::ReadOnlyFilesystem];
+        if refusals.contains(&error.kind()) {
+            Self::Refused(error.to_string())
+        } else {
+            Self::Unavailable(error.to_string())
         }
     }
 }

@@ -4,6 +4,7 @@
 //! - [`arguments`]: what bubblewrap is told, a pure function; the order of the arguments is the policy.
 //! - [`probe`]: finds out at start whether it works here, and with which Python.
 //! - [`limits`]: limits of one process (rlimits) and of the tree (a watch).
+//! - [`seccomp`]: system calls that are refused.
 //! - [`launcher`]: the thread that starts sandboxes, and never ends before the process does.
 //! - [`capture`]: the first and last bytes of an output.
 
@@ -12,11 +13,21 @@ mod capture;
 mod launcher;
 mod limits;
 mod probe;
+#[cfg(target_os = "linux")]
+mod seccomp;
+/// Elsewhere there is no bubblewrap to read it.
+#[cfg(not(target_os = "linux"))]
+mod seccomp {
+    pub(super) fn open() -> std::io::Result<Option<std::os::fd::OwnedFd>> {
+        Ok(None)
+    }
+}
 
 pub use capture::Capture;
 pub use probe::Python;
 
 use arguments::Layout;
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -185,8 +196,10 @@ impl Sandbox {
         let broken = |e: std::io::Error| SandboxError::Broken(e.to_string());
         let folder = job.folder.canonicalize().map_err(broken)?;
         let mut command = Command::new(&self.layout.bwrap);
+        // Inherited by bubblewrap alone as far as it matters: others would inherit a file that says nothing.
+        let filter = seccomp::open().map_err(broken)?;
         command
-            .args(arguments::arguments(&self.layout, &folder))
+            .args(arguments::arguments(&self.layout, &folder, filter.as_ref().map(AsRawFd::as_raw_fd)))
             .args(["/bin/sh", "-c"])
             .arg(limits::prelude(job.memory_bytes_max, job.processes_max, self.layout.counts_processes))
             .arg("sh")
@@ -227,7 +240,10 @@ async fn set_up(mut child: Child) -> Result<Child, SandboxError> {
         None => return Err(SandboxError::Broken("a pipe is missing".into())),
     };
     match answer {
-        Ok(Ok(_)) if ready == limits::READY => return Ok(child),
+        Ok(Ok(_)) if ready == limits::READY => {
+            limits::offer(child.id());
+            return Ok(child);
+        }
         Ok(_) => {}
         Err(_) => return Err(SandboxError::Broken("it is not set up in time".into())),
     }

@@ -52,10 +52,11 @@ impl From<FileError> for ToolError {
 
 /// The tools of one attempt. Dropped: its Python and its folder go.
 pub(crate) struct ToolBox {
+    /// Before the attempt: it is killed before the folder is removed.
+    python: Option<Interpreter>,
     attempt: Attempt,
     sandbox: Option<Sandbox>,
     limits: config::Worker,
-    python: Option<Interpreter>,
     /// Runs of code so far: names cells and figures.
     cells: u32,
     /// Python ran before, and its variables were lost.

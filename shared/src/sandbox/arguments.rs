@@ -41,8 +41,9 @@ pub(super) struct Layout {
     pub counts_processes: bool,
 }
 
-/// bubblewrap's arguments up to and with `--`.
-pub(super) fn arguments(layout: &Layout, folder: &Path) -> Vec<OsString> {
+/// bubblewrap's arguments up to and with `--`. `filter` is the number under which it inherits the open
+/// file with the system calls that are refused.
+pub(super) fn arguments(layout: &Layout, folder: &Path, filter: Option<i32>) -> Vec<OsString> {
     let mut to: Vec<OsString> = Vec::with_capacity(96);
     let mut add = |words: &[&dyn AsRef<std::ffi::OsStr>]| to.extend(words.iter().map(|w| w.as_ref().into()));
     // Namespaces: no network (only a loopback of its own), no other processes, no shared memory of the host.
@@ -56,6 +57,9 @@ pub(super) fn arguments(layout: &Layout, folder: &Path) -> Vec<OsString> {
     add(&[&"--uid", &USER, &"--gid", &USER, &"--hostname", &"sandbox"]);
     // The tree dies with bubblewrap, bubblewrap with the thread that started it; no terminal to type into.
     add(&[&"--die-with-parent", &"--new-session", &"--cap-drop", &"ALL"]);
+    if let Some(filter) = filter {
+        add(&[&"--seccomp", &filter.to_string()]);
+    }
     // The system, read-only.
     add(&[&"--ro-bind", &"/usr", &"/usr"]);
     for (path, target) in &layout.roots {
@@ -142,7 +146,7 @@ mod tests {
     }
 
     fn words(layout: &Layout) -> String {
-        let words = arguments(layout, Path::new("/scratch/a b"));
+        let words = arguments(layout, Path::new("/scratch/a b"), Some(7));
         words.iter().map(|w| w.to_str().unwrap()).collect::<Vec<_>>().join(" ")
     }
 
@@ -152,7 +156,7 @@ mod tests {
         let want = format!(
             "--unshare-user --unshare-ipc --unshare-pid --unshare-net --unshare-uts --unshare-cgroup-try \
              --disable-userns --uid 1000 --gid 1000 --hostname sandbox --die-with-parent --new-session \
-             --cap-drop ALL --ro-bind /usr /usr --symlink usr/bin /bin --ro-bind /lib64 /lib64 {etc}--proc /proc \
+             --cap-drop ALL --seccomp 7 --ro-bind /usr /usr --symlink usr/bin /bin --ro-bind /lib64 /lib64 {etc}--proc /proc \
              --dev /dev --size 268435456 --tmpfs /dev/shm --size 268435456 --tmpfs /tmp --ro-bind /opt/py /opt/py \
              --bind /scratch/a b /workspace --chdir /workspace --remount-ro /proc --remount-ro /dev --remount-ro / --"
         );

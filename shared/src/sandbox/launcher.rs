@@ -5,6 +5,9 @@ use std::sync::{Mutex, OnceLock, PoisonError, mpsc};
 use tokio::process::{Child, Command};
 use tokio::runtime::Handle;
 
+/// Orders that wait for the thread; more wait before their own.
+const WAITING_MAX: usize = 64;
+
 struct Order {
     command: Command,
     /// The runtime that will wait for the child.
@@ -14,10 +17,10 @@ struct Order {
 
 /// Starts the command from the launcher's thread; blocks for the fork, about a millisecond.
 pub(super) fn spawn(command: Command) -> std::io::Result<Child> {
-    static ORDERS: OnceLock<Mutex<mpsc::Sender<Order>>> = OnceLock::new();
+    static ORDERS: OnceLock<Mutex<mpsc::SyncSender<Order>>> = OnceLock::new();
     let runtime = Handle::try_current().map_err(std::io::Error::other)?;
     let orders = ORDERS.get_or_init(|| {
-        let (orders, to_do) = mpsc::channel::<Order>();
+        let (orders, to_do) = mpsc::sync_channel::<Order>(WAITING_MAX);
         let started = std::thread::Builder::new().name("sandbox-launcher".into()).spawn(move || {
             for Order { mut command, runtime, answer } in to_do {
                 let _inside = runtime.enter();

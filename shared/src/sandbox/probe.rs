@@ -2,6 +2,7 @@
 
 use super::NoSandbox;
 use super::arguments::{Layout, arguments, environment};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -122,12 +123,19 @@ fn is_too_much(prefix: &Path) -> bool {
 }
 
 fn inside(layout: &Layout, folder: &Path, argv: &[&str]) -> Result<String, String> {
+    let filter = super::seccomp::open().map_err(|e| e.to_string())?;
     let mut command = Command::new(&layout.bwrap);
-    command.args(arguments(layout, folder)).args(argv).env_clear().envs(environment(layout)).current_dir("/");
+    command
+        .args(arguments(layout, folder, filter.as_ref().map(AsRawFd::as_raw_fd)))
+        .args(argv)
+        .env_clear()
+        .envs(environment(layout))
+        .current_dir("/");
     run(&mut command)
 }
 
 /// Runs a program with a limit of time; its output, or why not.
+#[expect(clippy::disallowed_methods, reason = "at start, before anything else runs")]
 fn run(command: &mut Command) -> Result<String, String> {
     let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|e| e.to_string())?;

@@ -245,6 +245,70 @@ async fn nested_namespaces_and_set_user_id_programs_give_nothing() {
     assert_eq!(output.stdout, "CapEff:\t0000000000000000\nNoNewPrivs:\t1\n", "{output:?}");
 }
 
+#[tokio::test]
+async fn system_calls_that_lead_out_are_refused() {
+    let dir = folder();
+    let code = "
+import ctypes, errno, os, socket
+libc = ctypes.CDLL(None, use_errno=True)
+def call(*a):
+    ctypes.set_errno(0)
+    libc.syscall(*a)
+    return errno.errorcode.get(ctypes.get_errno())
+try:
+    socket.socket(40, socket.SOCK_STREAM)
+    print('VSOCK')
+except OSError as e:
+    print(errno.errorcode[e.errno])
+print(call(425, 8, ctypes.create_string_buffer(120)))
+try:
+    os.unshare(0x10000000) if hasattr(os, 'unshare') else print(call(272, 0x10000000))
+except OSError as e:
+    print(errno.errorcode[e.errno])
+import threading
+t = threading.Thread(target=lambda: print('thread')); t.start(); t.join()
+import subprocess
+print(subprocess.run(['echo', 'child'], capture_output=True, text=True).stdout, end='')
+print(os.nice(0), open('/proc/self/oom_score_adj').read(), end='')";
+    let output = python(dir.path(), code).await;
+    assert_eq!(output.stdout, "EAFNOSUPPORT\nEPERM\nEPERM\nthread\nchild\n10 500\n", "{output:?}");
+}
+
+/// Workers do not run as root: the same again as another user, in a process of its own.
+#[test]
+fn it_holds_for_another_user_too() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+    const NOBODY: u32 = 65_534;
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let dir = folder();
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let program = dir.path().join("tests");
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let mut command = std::process::Command::new(program);
+    command
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .current_dir("/")
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .args(["--test-threads", "1"]);
+    for name in
+        ["i12_no_network", "nothing_else_of_the_host", "a_fork_bomb", "system_calls", "a_program_reads"]
+    {
+        command.arg(format!("sandbox::tests::{name}"));
+    }
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && said.contains("5 passed"),
+        "{said}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
 /// The threads that started a sandbox may end; the sandbox must not.
 #[test]
 fn a_sandbox_outlives_the_thread_that_asked_for_it() {

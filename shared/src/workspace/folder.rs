@@ -17,6 +17,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Deepest folder that is looked into.
 const DEPTH_MAX: usize = 32;
@@ -144,11 +145,12 @@ impl Folder {
                     Err(errno) => return Err(failed(path, errno)),
                 }
             }
-            folder = openat(&folder, part, FOLDER, Mode::empty()).map_err(|errno| match errno {
-                Errno::ELOOP | Errno::ENOTDIR => {
+            folder = openat(&folder, part, FOLDER, Mode::empty()).map_err(|errno| {
+                if errno == Errno::ELOOP || errno == Errno::ENOTDIR {
                     FileError::NotRegular { path: shown(), kind: "beneath a link or a file" }
+                } else {
+                    failed(path, errno)
                 }
-                errno => failed(path, errno),
             })?;
         }
         Ok((folder, name.into()))
@@ -372,6 +374,7 @@ fn look(path: &Path, folder: &OwnedFd, name: &OsString, bytes_max: u64) -> Look 
 }
 
 impl Stamp {
+    #[allow(clippy::unnecessary_cast, reason = "these types differ between platforms")]
     fn of(stat: &FileStat) -> Self {
         Self {
             device: stat.st_dev as u64,
@@ -433,12 +436,13 @@ fn create(folder: &OwnedFd, name: &Path, path: &Path) -> Result<File, FileError>
 
 fn failed(path: &Path, errno: Errno) -> FileError {
     let path = shown(path);
-    match errno {
-        Errno::ENOENT => FileError::NotThere(path),
-        Errno::ELOOP => FileError::NotRegular { path, kind: "a symbolic link" },
-        Errno::ENXIO => FileError::NotRegular { path, kind: "a FIFO" },
-        Errno::EISDIR => FileError::NotRegular { path, kind: "a folder" },
-        errno => FileError::Disk { path, source: errno.into() },
+    let kind = [(Errno::ELOOP, "a symbolic link"), (Errno::ENXIO, "a FIFO"), (Errno::EISDIR, "a folder")];
+    if errno == Errno::ENOENT {
+        return FileError::NotThere(path);
+    }
+    match kind.into_iter().find(|(of, _)| *of == errno) {
+        Some((_, kind)) => FileError::NotRegular { path, kind },
+        None => FileError::Disk { path, source: errno.into() },
     }
 }
 
@@ -447,21 +451,38 @@ fn shown(path: &Path) -> String {
     path.to_string_lossy().chars().take(200).flat_map(char::escape_debug).collect()
 }
 
-/// Removes the folder although somebody took the rights on folders inside.
+/// Removes the folder, although somebody took the rights on folders inside. A sandbox that was just killed may
+/// still write into it: then a thread of its own tries again.
 fn remove(path: &Path) {
     if std::fs::remove_dir_all(path).is_ok() {
         return;
     }
+    give_rights(path);
+    if std::fs::remove_dir_all(path).is_ok() || !path.exists() {
+        return;
+    }
+    let path = path.to_owned();
+    std::thread::spawn(move || remove_later(&path));
+}
+
+#[expect(clippy::disallowed_methods, reason = "a thread of its own")]
+fn remove_later(path: &Path) {
+    for wait in [10, 100, 1_000] {
+        std::thread::sleep(Duration::from_millis(wait));
+        give_rights(path);
+        if std::fs::remove_dir_all(path).is_ok() || !path.exists() {
+            return;
+        }
+    }
+    tracing::warn!(folder = %path.display(), "attempt folder stays");
+}
+
+fn give_rights(path: &Path) {
     let mut open = vec![path.to_owned()];
     while let Some(folder) = open.pop() {
         let _ = std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700));
         let Ok(entries) = std::fs::read_dir(&folder) else { continue };
         open.extend(entries.flatten().filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path()));
-    }
-    if let Err(error) = std::fs::remove_dir_all(path) {
-        if error.kind() != std::io::ErrorKind::NotFound {
-            tracing::warn!(folder = %path.display(), %error, "attempt folder stays");
-        }
     }
 }
 

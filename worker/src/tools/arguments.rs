@@ -42,11 +42,8 @@ pub(crate) fn check(name: &str, args: &Value) -> Result<Value, String> {
     };
     // Fails closed: a schema that cannot be checked lets nothing through (I7).
     let validator = validator.as_ref().map_err(|e| format!("`{name}` has a broken schema: {e}"))?;
-    let args = match args {
-        Value::Null => Value::Object(Map::new()),
-        Value::String(text) if text.trim().is_empty() => Value::Object(Map::new()),
-        other => decoded(other, &decl.schema, 0),
-    };
+    let is_empty = args.is_null() || args.as_str().is_some_and(|text| text.trim().is_empty());
+    let args = if is_empty { Value::Object(Map::new()) } else { decoded(args, &decl.schema, 0) };
     if !args.is_object() {
         let kind = kind(&args);
         return Err(format!(

@@ -286,6 +286,23 @@ async fn figures_that_the_code_did_not_save_are_saved_under_the_tickets_name() {
 }
 
 #[tokio::test]
+async fn figures_of_the_real_matplotlib_are_saved_if_it_is_there() {
+    let fixture = Fixture::new();
+    let mut tools = fixture.tools().await;
+    let sandbox = Sandbox::probe().unwrap();
+    if !sandbox.python().unwrap().libraries.contains(&"matplotlib".into()) {
+        return;
+    }
+    let plot = "import matplotlib.pyplot as plt\nplt.plot([1, 3, 2])\nplt.show()\n\
+                plt.figure(); plt.bar([1], [2]); plt.savefig('outputs/bar.png')";
+    let result = code(&mut tools, plot).await;
+    assert_eq!(result.changed, ["outputs/bar.png", "outputs/measure-figure-1-1.png"], "{}", result.text);
+    assert!(!result.text.contains("Warning"), "{}", result.text);
+    let png = tools.attempt().read("outputs/measure-figure-1-1.png", 1_000_000).await.unwrap();
+    assert!(png.starts_with(b"\x89PNG"));
+}
+
+#[tokio::test]
 async fn files_are_written_appended_read_in_parts_and_listed() {
     let fixture = Fixture::new();
     let mut tools = fixture.tools().await;
