@@ -163,6 +163,8 @@ pub struct Worker {
     pub roles_folder: PathBuf,
     /// Attempts are made below this folder.
     pub scratch_folder: PathBuf,
+    /// Start although there is no sandbox: tickets that run code fail here, for a person to decide.
+    pub allow_no_sandbox: bool,
 }
 
 /// The reviewer: slots and its model.
@@ -279,6 +281,7 @@ impl Default for Worker {
             code_processes_max: 64,
             roles_folder: PathBuf::new(),
             scratch_folder: std::env::temp_dir().join("muster"),
+            allow_no_sandbox: false,
         }
     }
 }

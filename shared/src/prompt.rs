@@ -18,6 +18,7 @@ const TEMPLATES: &[(&str, &str)] = &[
     ("reviewer_task.j2", include_str!("prompt/reviewer_task.j2")),
     ("worker.j2", include_str!("prompt/worker.j2")),
     ("worker_task.j2", include_str!("prompt/worker_task.j2")),
+    ("worker_nudge.j2", include_str!("prompt/worker_nudge.j2")),
 ];
 
 /// A prompt cannot be made: our fault, never the work's.

@@ -25,6 +25,8 @@ pub(crate) struct ToolResult {
     pub text: String,
     /// Paths that are new or changed, sorted; they are part of the attempt.
     pub changed: Vec<String>,
+    /// The code raised or was stopped: an observation for a model, the end of a direct call.
+    pub failed: bool,
 }
 
 /// Why a call gave nothing.
@@ -106,8 +108,13 @@ impl ToolBox {
         let args = arguments::check(name, args).map_err(ToolError::Tell)?;
         let text = |key: &str| args.get(key).and_then(Value::as_str).unwrap_or_default();
         let number = |key: &str| args.get(key).and_then(Value::as_u64);
+        let mut failed = false;
         let said = match name {
-            code::NAME => self.run_code(text("code")).await?,
+            code::NAME => {
+                let (said, code_failed) = self.run_code(text("code")).await?;
+                failed = code_failed;
+                said
+            }
             "read_file" => {
                 let most = self.limits.tool_output_bytes_max;
                 let limit =
@@ -122,7 +129,7 @@ impl ToolBox {
         let reads = name == "read_file" || name == "list_files";
         let changed = if reads { Vec::new() } else { self.attempt.scan().await? };
         let said = output::fit(self, name, said).await;
-        Ok(ToolResult { text: self.with_notes(said, &changed), changed })
+        Ok(ToolResult { text: self.with_notes(said, &changed), changed, failed })
     }
 
     /// Adds what the files of the attempt have to say: new ones, skipped ones, limits that are passed.
@@ -145,7 +152,7 @@ impl ToolBox {
         said
     }
 
-    async fn run_code(&mut self, code: &str) -> Result<String, ToolError> {
+    async fn run_code(&mut self, code: &str) -> Result<(String, bool), ToolError> {
         let Some((sandbox, python)) = self.sandbox.as_ref().and_then(|s| Some((s, s.python()?))) else {
             // I7: no sandbox, no tool.
             return Err(ToolError::Tell("there is no sandbox here, code cannot be run".into()));
@@ -168,7 +175,7 @@ impl ToolBox {
                 "\n[{why}. Python starts anew with the next call: all variables are gone, files stay]"
             )),
         }
-        Ok(said)
+        Ok((said, ran.failed))
     }
 }
 

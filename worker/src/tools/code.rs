@@ -42,12 +42,16 @@ struct Request<'a> {
 struct Answer {
     #[serde(default)]
     figures: Vec<String>,
+    #[serde(default)]
+    failed: bool,
 }
 
 /// What a run gave.
 pub(super) struct Ran {
     /// What the code printed, its traceback included.
     pub said: String,
+    /// The code raised, exited with an error or was stopped.
+    pub failed: bool,
     /// Why Python is gone; `None`: it is there for the next run.
     pub end: Option<String>,
 }
@@ -118,7 +122,7 @@ impl Interpreter {
 
         let mut said = Capture::new(PRINTED_BYTES_MAX);
         let pid = self.child.id();
-        let (end, figures) = {
+        let (end, figures, failed) = {
             let (requests, answers, printed) = (&mut self.requests, &mut self.answers, &mut self.printed);
             let talk = async {
                 let output = until(printed, &marker, &mut said);
@@ -139,11 +143,11 @@ impl Interpreter {
             };
             tokio::select! {
                 answer = talk => match answer {
-                    Ok(answer) => (None, answer.figures),
-                    Err(_) => (Some(End::Gone), vec![]),
+                    Ok(answer) => (None, answer.figures, answer.failed),
+                    Err(_) => (Some(End::Gone), vec![], true),
                 },
-                why = sandbox.watch(pid, &self.job) => (Some(End::Breach(why)), vec![]),
-                () = tokio::time::sleep(Duration::from_millis(self.job.timeout_ms)) => (Some(End::Timeout), vec![]),
+                why = sandbox.watch(pid, &self.job) => (Some(End::Breach(why)), vec![], true),
+                () = tokio::time::sleep(Duration::from_millis(self.job.timeout_ms)) => (Some(End::Timeout), vec![], true),
             }
         };
         let end = match end {
@@ -157,7 +161,7 @@ impl Interpreter {
         if !figures.is_empty() {
             said.push_str(&format!("\n[figures saved: {}]", figures.join(", ")));
         }
-        Ok(Ran { said, end })
+        Ok(Ran { said, failed, end })
     }
 
     async fn end(&mut self, end: End) -> String {

@@ -69,6 +69,7 @@ async fn variables_stay_and_files_become_part_of_the_attempt() {
     let want = ToolResult {
         text: "ok\n42\n\n[new or changed files: outputs/x.txt]".into(),
         changed: vec!["outputs/x.txt".into()],
+        failed: false,
     };
     assert_eq!(result, want);
     let overlay = tools.attempt_mut().seal().await.unwrap();

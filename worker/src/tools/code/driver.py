@@ -79,6 +79,7 @@ def show_traceback():
 
 
 def execute(code, cell, names):
+    """Runs the code; true when it did not raise or exit with an error."""
     file = "<cell %d>" % cell
     linecache.cache[file] = (len(code), None, code.splitlines(True), file)
     try:
@@ -94,8 +95,11 @@ def execute(code, cell, names):
     except SystemExit as error:
         if error.code not in (None, 0):
             complain("exit: %s" % (error.code,))
+            return False
     except BaseException:
         show_traceback()
+        return False
+    return True
 
 
 def flush():
@@ -136,7 +140,7 @@ def main():
         if len(head) < 4:
             return
         request = json.loads(requests.read(struct.unpack(">I", head)[0]))
-        execute(request["code"], request["cell"], module.__dict__)
+        ran = execute(request["code"], request["cell"], module.__dict__)
         if os.getpid() != me:
             # A fork that ran to the end of the code.
             flush()
@@ -147,7 +151,7 @@ def main():
             os.write(1, b"\0" + request["marker"].encode() + b"\0")
         except OSError:
             pass
-        answer({"figures": figures})
+        answer({"figures": figures, "failed": not ran})
 
 
 main()

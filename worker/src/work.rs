@@ -1,0 +1,225 @@
+//! The worker's handler: opens the attempt, does the ticket (agent or direct call), seals what came of it.
+
+mod context;
+mod direct;
+
+use crate::agent::{self, Agent, End};
+use crate::factory::{self, Roles, Situation};
+use crate::tools::ToolBox;
+use context::Read;
+use shared::blob::Blobs;
+use shared::config::Config;
+use shared::consumer::{Handler, Job, Outcome};
+use shared::model::Model;
+use shared::sandbox::Sandbox;
+use shared::store::{Store, StoreError};
+use shared::ticket::{FailClass, Report, Ticket};
+use shared::tool::{self, ToolDecl};
+use shared::workspace::{Attempt, WorkspaceError};
+use std::sync::Arc;
+
+/// A ticket waits this long when what we read it from does not answer.
+const OURS_DELAY_MS: u64 = 5_000;
+
+/// What every ticket is done with.
+pub(crate) struct Worker {
+    pub(crate) store: Store,
+    pub(crate) blobs: Blobs,
+    /// `None`: direct calls only.
+    pub(crate) model: Option<Model>,
+    /// `None`: no code runs here.
+    pub(crate) sandbox: Option<Sandbox>,
+    pub(crate) roles: Roles,
+    pub(crate) tools: Vec<ToolDecl>,
+    pub(crate) config: Arc<Config>,
+}
+
+impl Handler for Worker {
+    async fn handle(&self, job: Job) -> Outcome {
+        match self.work(&job).await {
+            Ok(outcome) => outcome,
+            Err(End::Failed { class, detail, delay_ms }) => Outcome::Failed { class, detail, delay_ms },
+            Err(End::Stopped) => Outcome::Released,
+            // An end with a report is sealed in `work`.
+            Err(End::Report(_)) => Outcome::Released,
+        }
+    }
+}
+
+impl Worker {
+    async fn work(&self, job: &Job) -> Result<Outcome, End> {
+        let ticket = &job.claim.ticket;
+        self.check_possible(ticket)?;
+        let read = Read::of(&self.store, ticket).await.map_err(|e| unavailable(&e))?;
+        check_budget(&read.goal)?;
+        let attempt = self.open(ticket).await?;
+        job.pulse.beat();
+        let clashes: Vec<String> = attempt.clashes().iter().map(|c| c.path.clone()).collect();
+        let mut toolbox = ToolBox::new(attempt, self.sandbox.clone(), &self.config.worker);
+        if ticket.attempts > 1 {
+            toolbox.resumed();
+        }
+        let (actor, end, steps) = match &ticket.call {
+            Some(call) => {
+                let actor = format!("tool:{}", call.tool);
+                let end = direct::run(job, &mut toolbox, call).await;
+                (actor, end, vec![])
+            }
+            None => self.agent(job, &read, &clashes, &mut toolbox).await?,
+        };
+        match end {
+            End::Report(report) => self.seal(ticket, report, steps, &mut toolbox, actor).await,
+            other => Err(other),
+        }
+    }
+
+    async fn agent(
+        &self,
+        job: &Job,
+        read: &Read,
+        clashes: &[String],
+        toolbox: &mut ToolBox,
+    ) -> Result<(String, End, Vec<u8>), End> {
+        let ticket = &job.claim.ticket;
+        let Some(model) = &self.model else {
+            return Err(End::not_retryable("this worker has no model: set model.url and model.standard"));
+        };
+        let Some(role) = self.roles.find(&ticket.role) else {
+            return Err(End::not_retryable(format!("there is no role `{}` here", ticket.role)));
+        };
+        let files = context::files(toolbox.attempt());
+        let todo = if role.reads_todo {
+            read.todo(&self.store, toolbox.attempt().base()).await.map_err(|e| unavailable(&e))?
+        } else {
+            String::new()
+        };
+        let situation = Situation {
+            goal: &read.goal,
+            needs: &read.needs,
+            files: &files,
+            todo: &todo,
+            clashes,
+            knowledge: "",
+            date: &context::date(),
+            steps_max: self.config.worker.steps_max,
+        };
+        let offered = toolbox.declarations(&factory::bundles(role, ticket));
+        let actor = factory::actor(role, ticket, &situation, offered, |tier| model.name(tier).to_owned())?;
+        let name = actor.name.clone();
+        tracing::info!(role = role.name, actor = name, tier = actor.tier.as_str(), "agent begins");
+        let mut agent = Agent { model, store: &self.store, job, toolbox };
+        let (end, steps) = agent::run(&mut agent, actor).await;
+        Ok((name, end, steps))
+    }
+
+    /// I7: what cannot run here is refused with its reason before anything is spent.
+    fn check_possible(&self, ticket: &Ticket) -> Result<(), End> {
+        let sandboxed = |name: &str| tool::find(&self.tools, name).is_some_and(|t| t.sandboxed);
+        let runs_code = match &ticket.call {
+            Some(call) => sandboxed(&call.tool),
+            None => self.tools.iter().any(|t| t.sandboxed && ticket.tools.contains(&t.bundle)),
+        };
+        if runs_code && self.sandbox.is_none() {
+            return Err(End::not_retryable("the ticket runs code and this worker has no sandbox"));
+        }
+        Ok(())
+    }
+
+    async fn open(&self, ticket: &Ticket) -> Result<Attempt, End> {
+        let opened = Attempt::open(
+            &self.blobs,
+            &ticket.goal,
+            &ticket.base_root,
+            &ticket.overlay_ref,
+            &self.config.worker.scratch_folder,
+            &self.config.limits,
+            &ticket.key,
+        );
+        opened.await.map_err(|e| of_workspace(&e))
+    }
+
+    /// Keeps files and step log as blobs; nothing is published by this (I5).
+    async fn seal(
+        &self,
+        ticket: &Ticket,
+        mut report: Report,
+        steps: Vec<u8>,
+        toolbox: &mut ToolBox,
+        actor: String,
+    ) -> Result<Outcome, End> {
+        let overlay_ref = toolbox.attempt_mut().seal().await.map_err(|e| of_workspace(&e))?;
+        if !steps.is_empty() {
+            match self.blobs.put(&ticket.goal, steps).await {
+                Ok(reference) => report.steps_ref = reference,
+                Err(error) => tracing::warn!(%error, "step log not kept"),
+            }
+        }
+        fit(&mut report, self.config.limits.result_bytes_max);
+        Ok(Outcome::Completed { report, overlay_ref, actor })
+    }
+}
+
+/// C8: what stands in the hash stays small. Conclusions go first, then paths (the manifest has them), then words.
+fn fit(report: &mut Report, bytes_max: usize) {
+    let size = |report: &Report| serde_json::to_vec(report).map_or(usize::MAX, |bytes| bytes.len());
+    while size(report) > bytes_max {
+        if report.conclusions.len() > 3 {
+            report.conclusions.pop();
+        } else if report.outputs.len() > 20 {
+            report.outputs.truncate(20);
+        } else if report.summary.len() > 400 {
+            report.summary = shared::prompt::clip(&report.summary, report.summary.chars().count() / 2);
+        } else if report.conclusions.pop().is_none() {
+            report.outputs.clear();
+            return;
+        }
+    }
+}
+
+/// I7: a budget that is spent opens nothing.
+fn check_budget(goal: &shared::goal::Goal) -> Result<(), End> {
+    if goal.budget_tokens > 0 && goal.spent_tokens >= goal.budget_tokens {
+        return Err(End::not_retryable(format!(
+            "budget: {} of the goal's {} tokens are spent",
+            goal.spent_tokens, goal.budget_tokens
+        )));
+    }
+    Ok(())
+}
+
+fn unavailable(error: &StoreError) -> End {
+    End::Failed { class: FailClass::Wait, detail: error.to_string(), delay_ms: Some(OURS_DELAY_MS) }
+}
+
+fn of_workspace(error: &WorkspaceError) -> End {
+    if error.is_of_the_work() {
+        End::fault(error.to_string())
+    } else if error.is_retryable() {
+        End::Failed { class: FailClass::Wait, detail: error.to_string(), delay_ms: Some(OURS_DELAY_MS) }
+    } else {
+        End::not_retryable(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c8_a_long_report_is_cut_to_fit_the_hash() {
+        let mut report = Report {
+            status: "done".into(),
+            summary: "s".repeat(4_000),
+            conclusions: vec!["c".repeat(1_000); 20],
+            outputs: (0..100).map(|n| format!("outputs/{}{n}", "p".repeat(400))).collect(),
+            ..Report::default()
+        };
+        fit(&mut report, 8 * 1024);
+        assert!(serde_json::to_vec(&report).unwrap().len() <= 8 * 1024);
+        assert!(!report.summary.is_empty());
+        let small = Report { summary: "ok".into(), ..Report::default() };
+        let mut same = small.clone();
+        fit(&mut same, 8 * 1024);
+        assert_eq!(same, small);
+    }
+}
