@@ -4,7 +4,7 @@
 pub(crate) mod auth;
 pub(crate) mod error;
 mod events;
-mod files;
+pub(crate) mod files;
 mod fleet;
 mod goals;
 mod submit;
@@ -81,7 +81,6 @@ pub(crate) fn router(api: Api, readiness: probe::Readiness) -> Router {
         .route("/v1/tickets/{ticket}/answer", post(tickets::answer))
         .route("/v1/tickets/{ticket}/deliver", post(tickets::deliver))
         .route("/v1/inbox", get(tickets::inbox))
-        .route("/v1/plans", post(submit::plan))
         .route("/v1/fleet", get(fleet::show))
         .route("/v1/fleet/pause", post(fleet::pause))
         .route("/v1/fleet/resume", post(fleet::resume))
@@ -96,13 +95,15 @@ pub(crate) fn router(api: Api, readiness: probe::Readiness) -> Router {
             StatusCode::GATEWAY_TIMEOUT,
             REQUEST_TIMEOUT,
         ))
-        // An upload may take as long as its client keeps sending.
+        // A plan takes as long as its model, an upload as long as its client keeps sending.
+        .route("/v1/plans", post(submit::plan))
         .route("/v1/uploads", put(files::upload))
         // Bodies have limits of their own, by route: `Body` and the upload.
         .layer(axum::extract::DefaultBodyLimit::disable())
         .method_not_allowed_fallback(async || ApiError::method_not_allowed())
         .fallback(async || ApiError::not_found("path", "of this name"))
         .with_state(api)
+        .layer(axum::middleware::map_response(error::in_one_shape))
         .merge(probe::routes(readiness))
         .layer(CatchPanicLayer::custom(|_: Box<dyn std::any::Any + Send>| -> Response {
             tracing::error!("a request's handler panicked");

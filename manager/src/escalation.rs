@@ -18,6 +18,8 @@ use tokio_util::sync::CancellationToken;
 
 /// Tickets that one may be split into.
 const SPLIT_MAX: usize = 10;
+/// Characters of a reason that a person reads; the store keeps 4 KiB.
+const REASON_CHARS_MAX: usize = 1_000;
 /// Other tickets that a prompt lists.
 const OTHERS_SHOWN: usize = 60;
 
@@ -76,7 +78,7 @@ pub(crate) fn hand_over(ticket: &Ticket, reason: &str, expiry_ms: u64) -> PatchO
     PatchOp::HandOver {
         id: ticket.task_id.clone(),
         epoch: ticket.epoch,
-        reason: format!("handed over by the manager: {reason}"),
+        reason: format!("handed over by the manager: {}", prompt::clip(reason, REASON_CHARS_MAX)),
         expiry_ms,
     }
 }

@@ -65,6 +65,7 @@ pub(crate) async fn serve(context: service::Context) -> anyhow::Result<()> {
         config.blobs.retention_s,
         stop.clone(),
     ));
+    beside.spawn(api::files::clean_uploads(blobs.clone(), stop.clone()));
     let live = config.manager.live_folder.clone();
     if !live.as_os_str().is_empty() {
         beside.spawn(crate::live::run(store.clone(), blobs.clone(), live, stop.clone()));

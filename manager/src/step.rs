@@ -12,7 +12,8 @@ use crate::planner::{self, Input, Stored};
 use serde_json::Value;
 use shared::blob::{BlobError, Blobs};
 use shared::config::Config;
-use shared::goal::Goal;
+use shared::goal::{Goal, GoalState};
+use shared::message::{InboxEvent, InboxKind};
 use shared::model::Model;
 use shared::store::{Finish, Finished, GoalClaim, Held, Patched, Store, StoreError, Written};
 use shared::ticket::patch::PatchOp;
@@ -24,9 +25,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 /// Escalations that one step decides with a model; the finish puts the others back.
 const DECIDED_MAX: usize = 20;
+/// Characters of a detail that a person reads; the store keeps 4 KiB.
+const DETAIL_CHARS_MAX: usize = 1_000;
 /// Waits between repeats of a call to a store that does not answer.
 const REPEAT_FIRST: Duration = Duration::from_millis(100);
 const REPEAT_MAX: Duration = Duration::from_secs(2);
@@ -110,6 +114,12 @@ impl Manager {
     /// Does one step of a claimed goal, from its events to its finish. `cut` ends it: the lease was lost, or the
     /// drain's deadline came. Not cancellation safe as to work done twice; safe as to the store.
     pub(crate) async fn step(&self, claim: GoalClaim, cut: CancellationToken, pulse: Pulse) {
+        let span = tracing::info_span!("manage", goal = claim.goal.id, epoch = claim.held.epoch);
+        shared::telemetry::propagate::set_parent(&span, &claim.goal.traceparent);
+        self.step_in_span(claim, cut, pulse).instrument(span).await;
+    }
+
+    async fn step_in_span(&self, claim: GoalClaim, cut: CancellationToken, pulse: Pulse) {
         let GoalClaim { held, goal, events, read } = claim;
         tracing::debug!(goal = goal.id, state = goal.state.as_str(), events = events.len(), "step");
         let plan_version = goal.plan_version;
@@ -127,11 +137,20 @@ impl Manager {
 }
 
 impl Step<'_> {
-    async fn decide(&mut self, events: &[shared::message::InboxEvent]) -> Result<Finish, Stop> {
+    async fn decide(&mut self, events: &[InboxEvent]) -> Result<Finish, Stop> {
         if self.goal.state.is_terminal() {
             return Ok(Finish::Continue { decided: true });
         }
         if !self.goal.sealed {
+            if came(events, &[InboxKind::Deadline]) {
+                return Ok(self
+                    .to_person("deadline".into(), "the deadline has passed before there was a plan".into()));
+            }
+            // A person was asked; only words of one are a reason to try again.
+            let asked = self.goal.state == GoalState::NeedsHuman;
+            if asked && !came(events, &[InboxKind::Plan, InboxKind::Answered, InboxKind::Note]) {
+                return Ok(Finish::Continue { decided: false });
+            }
             self.plan().await?;
             return Ok(Finish::Continue { decided: true });
         }
@@ -149,10 +168,11 @@ impl Step<'_> {
     }
 
     fn waits_for(&self, cause: &str) -> bool {
-        self.goal.state == shared::goal::GoalState::NeedsHuman && self.goal.cause == cause
+        self.goal.state == GoalState::NeedsHuman && self.goal.cause == cause
     }
 
     fn to_person(&self, cause: String, detail: String) -> Finish {
+        let detail = shared::prompt::clip(&detail, DETAIL_CHARS_MAX);
         Finish::NeedsHuman { cause, detail, expiry_ms: self.manager.config.lease.person_expiry_ms }
     }
 
@@ -459,6 +479,10 @@ impl Step<'_> {
             }
         }
     }
+}
+
+fn came(events: &[InboxEvent], kinds: &[InboxKind]) -> bool {
+    events.iter().any(|e| kinds.contains(&e.kind))
 }
 
 fn word(finish: &Finish) -> &'static str {

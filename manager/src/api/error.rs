@@ -136,6 +136,29 @@ impl IntoResponse for ApiError {
     }
 }
 
+/// Longest text of a refusal that was not made here.
+const FOREIGN_BYTES_MAX: usize = 4 * 1024;
+
+/// Refusals of the framework (an unreadable query, a timeout) come as plain text or nothing: they get our shape.
+pub(crate) async fn in_one_shape(response: Response) -> Response {
+    let status = response.status();
+    let ours = response.headers().get(header::CONTENT_TYPE).is_some_and(|t| t == "application/json");
+    if ours || !(status.is_client_error() || status.is_server_error()) {
+        return response;
+    }
+    let text = match axum::body::to_bytes(response.into_body(), FOREIGN_BYTES_MAX).await {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(_) => String::new(),
+    };
+    let reason = status.canonical_reason().unwrap_or("refused");
+    let code = match status {
+        StatusCode::GATEWAY_TIMEOUT => "timeout",
+        _ if status.is_server_error() => "internal",
+        _ => "bad_request",
+    };
+    ApiError::new(status, code, if text.is_empty() { reason.to_lowercase() } else { text }).into_response()
+}
+
 pub(crate) type Answer<T> = Result<axum::Json<T>, ApiError>;
 
 /// A JSON body of at most `manager.request_bytes_max`; nothing at all counts as `{}`.

@@ -12,14 +12,40 @@ use axum::extract::{Path, Request, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt as _;
-use shared::blob::{BlobError, is_reference};
+use shared::blob::{BlobError, Blobs, is_reference};
 use shared::goal::Goal;
 use shared::workspace::{self, Change, Entry, FILE_INDEX, Manifest, Overlay, TODO, mime_of, safe_path};
 use std::io::{Seek as _, SeekFrom};
+use std::time::Duration;
 use tokio::io::AsyncWriteExt as _;
+use tokio_util::sync::CancellationToken;
 
-/// Uploads live under this pseudo goal until a submit copies them into its own.
-pub(super) const UPLOADS: &str = "uploads";
+/// Uploads live under a pseudo goal a day until a submit copies them into its own; older ones are deleted.
+const UPLOAD_DAYS: i64 = 2;
+/// How far back leftovers are looked for, so that a fleet that slept for a while cleans up too.
+const LEFTOVER_DAYS: i64 = 30;
+const CLEAN_EVERY: Duration = Duration::from_secs(3_600);
+
+/// Where uploads of so many days ago are kept.
+fn uploads(days_ago: i64) -> String {
+    let day = jiff::Timestamp::now().as_second().div_euclid(86_400) - days_ago;
+    format!("uploads-{day}")
+}
+
+/// Deletes uploads that nobody submitted, until `stop`.
+pub(crate) async fn clean_uploads(blobs: Blobs, stop: CancellationToken) {
+    loop {
+        for days_ago in UPLOAD_DAYS..=LEFTOVER_DAYS {
+            if let Err(error) = blobs.delete_goal(&uploads(days_ago)).await {
+                tracing::debug!(%error, "old uploads stay for now");
+            }
+        }
+        tokio::select! {
+            () = tokio::time::sleep(CLEAN_EVERY) => {}
+            () = stop.cancelled() => return,
+        }
+    }
+}
 
 impl From<BlobError> for ApiError {
     fn from(error: BlobError) -> Self {
@@ -65,7 +91,7 @@ pub(super) async fn upload(
         file.write_all(&part).await.map_err(|e| disk(&e))?;
     }
     file.flush().await.map_err(|e| disk(&e))?;
-    let (blob, size_bytes) = api.blobs.put_open(UPLOADS, file.into_std().await, max).await?;
+    let (blob, size_bytes) = api.blobs.put_open(&uploads(0), file.into_std().await, max).await?;
     Ok((StatusCode::CREATED, Json(Uploaded { blob, size_bytes })))
 }
 
@@ -180,12 +206,9 @@ impl Api {
     ) -> Result<(String, Entry), ApiError> {
         let key =
             safe_path(&input.path).map_err(|e| ApiError::bad(format!("inputs[{i}].path"), e.to_string()))?;
-        let file = scratch_file()?;
-        let copy = file.try_clone().map_err(|e| disk(&e))?;
-        self.blobs
-            .get_to_open(UPLOADS, &input.blob, tokio::fs::File::from_std(copy))
-            .await
-            .map_err(|e| ApiError::from(e).at(format!("inputs[{i}].blob")))?;
+        let file = self.upload_of(&input.blob).await?.ok_or_else(|| {
+            ApiError::from(BlobError::NotFound(input.blob.clone())).at(format!("inputs[{i}].blob"))
+        })?;
         let (hash, size_bytes) = self.blobs.put_open(goal, file, max).await?;
         *left = left.checked_sub(size_bytes).ok_or_else(|| ApiError::too_large("inputs", limit, max))?;
         let entry = Entry {
@@ -197,6 +220,20 @@ impl Api {
             version: 1,
         };
         Ok((key.to_string_lossy().into_owned(), entry))
+    }
+
+    /// An upload's bytes, of whichever day it is.
+    async fn upload_of(&self, blob: &str) -> Result<Option<std::fs::File>, ApiError> {
+        for days_ago in 0..UPLOAD_DAYS {
+            let file = scratch_file()?;
+            let copy = file.try_clone().map_err(|e| disk(&e))?;
+            match self.blobs.get_to_open(&uploads(days_ago), blob, tokio::fs::File::from_std(copy)).await {
+                Ok(_) => return Ok(Some(file)),
+                Err(BlobError::NotFound(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(None)
     }
 
     async fn manifest(&self, goal: &Goal) -> Result<Manifest, ApiError> {

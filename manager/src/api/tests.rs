@@ -86,6 +86,10 @@ async fn without_a_valid_token_nothing_is_told_but_health() {
     assert_eq!(client.get("/v1/goals").await, (200, json!({"goals": []})));
     assert_eq!(code(&client.get("/v2/nothing").await), (404, "not_found", ""));
     assert_eq!(code(&client.post("/v1/stats", Value::Null).await), (405, "method_not_allowed", ""));
+    assert_eq!(code(&client.get("/v1/goals?limit=many").await), (400, "bad_request", ""));
+    assert_eq!(code(&client.get("/v1/goals?colour=red").await), (400, "bad_request", ""));
+    assert_eq!(code(&client.get("/v1/goals?state=odd").await), (400, "bad_request", "state"));
+    assert_eq!(code(&client.get("/v1/goals/%ff").await), (400, "bad_request", ""));
 }
 
 #[tokio::test]
