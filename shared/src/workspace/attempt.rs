@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 
 /// Files and folders of an attempt that are looked at, `temp/` and ignored ones included.
 const ENTRIES_MAX: usize = 20_000;
-/// Files copied at once.
+/// Files copied or stored at once.
 const COPIES: usize = 8;
 /// A file that changed this shortly before it was looked at may change again within the clock's tick.
 const TICK: Duration = Duration::from_millis(50);
@@ -225,8 +225,17 @@ impl Attempt {
         let mut overlay = Overlay::new(&self.root);
         let changes: Vec<(String, bool)> =
             self.changes().map(|(path, stands)| (path.into(), stands)).collect();
-        for (path, stands) in changes {
-            let entry = if stands { Some(self.store(&path).await?) } else { None };
+        let attempt = &*self;
+        let stored: Vec<(String, Option<Entry>)> = futures::stream::iter(changes)
+            .map(|(path, stands)| async move {
+                let entry = if stands { Some(attempt.store(&path).await?) } else { None };
+                Ok::<_, WorkspaceError>((path, entry))
+            })
+            .buffer_unordered(COPIES)
+            .try_collect()
+            .await?;
+        for (path, entry) in stored {
+            self.stored.extend(entry.as_ref().map(|e| e.hash.clone()));
             let base_hash = self.base.hash(&path).map(Into::into);
             // A file may have got its accepted bytes back between look and storing.
             if entry.as_ref().map(|e| &e.hash) != base_hash.as_ref() {
@@ -236,7 +245,7 @@ impl Attempt {
         overlay.save(&self.blobs, &self.goal).await
     }
 
-    async fn store(&mut self, path: &str) -> Result<Entry, WorkspaceError> {
+    async fn store(&self, path: &str) -> Result<Entry, WorkspaceError> {
         let before = self.base.files.get(path);
         let known = self.seen.get(path).filter(|seen| seen.settled && self.stored.contains(&seen.hash));
         let (hash, size_bytes) = if let Some(seen) = known {
@@ -244,9 +253,7 @@ impl Attempt {
         } else {
             let (folder, at) = (Arc::clone(&self.folder), PathBuf::from(path));
             let file = disk(move || Ok(folder.open(&at)?)).await?;
-            let stored = self.blobs.put_open(&self.goal, file, self.bytes_max).await?;
-            self.stored.insert(stored.0.clone());
-            stored
+            self.blobs.put_open(&self.goal, file, self.bytes_max).await?
         };
         Ok(Entry {
             hash,

@@ -73,6 +73,7 @@ mod tests {
     use crate::blob;
     use crate::config;
     use crate::workspace::{Change, Entry};
+    use proptest::prelude::*;
 
     const GOAL: &str = "g1";
 
@@ -170,5 +171,53 @@ mod tests {
         let root = root_of(&blobs, "", &changes).await;
         assert_eq!(root_of(&blobs, &root, &changes).await, root);
         assert_eq!(merge(&blobs, GOAL, &root, "").await.unwrap(), Merged::Root(root));
+    }
+
+    /// What stands at each of four paths: one of three contents, or nothing.
+    fn tree() -> impl Strategy<Value = Vec<Option<u8>>> {
+        proptest::collection::vec(proptest::option::of(0_u8..3), 4)
+    }
+
+    fn manifest_of(tree: &[Option<u8>]) -> Manifest {
+        let mut manifest = Manifest::default();
+        for (n, content) in tree.iter().enumerate().filter_map(|(n, c)| Some((n, (*c)?))) {
+            manifest.insert(&format!("f{n}"), Entry { hash: hash(&content.to_string()), ..Entry::default() });
+        }
+        manifest
+    }
+
+    fn overlay_of(base: &[Option<u8>], now: &[Option<u8>]) -> Overlay {
+        let (base, now) = (manifest_of(base), manifest_of(now));
+        let mut overlay = Overlay::new("");
+        for path in (0..4).map(|n| format!("f{n}")).filter(|path| base.hash(path) != now.hash(path)) {
+            let base_hash = base.hash(&path).map(Into::into);
+            let entry = now.files.get(&path).cloned();
+            overlay.files.insert(path, Change { entry, base_hash });
+        }
+        overlay
+    }
+
+    fn hashes(manifest: &Manifest) -> Vec<(String, String)> {
+        manifest.files.iter().map(|(path, e)| (path.clone(), e.hash.clone())).collect()
+    }
+
+    proptest! {
+        /// Two attempts from one root: they conflict exactly when they made different things of one path, and
+        /// else every change of both is there, whoever came first.
+        #[test]
+        fn c5_i5_no_accepted_change_is_ever_lost(base in tree(), a in tree(), b in tree()) {
+            let differ = (0..4).any(|n| a[n] != base[n] && b[n] != base[n] && a[n] != b[n]);
+            let want: Vec<Option<u8>> = (0..4).map(|n| if a[n] == base[n] { b[n] } else { a[n] }).collect();
+            for (first, second) in [(&a, &b), (&b, &a)] {
+                let mut manifest = manifest_of(&base);
+                prop_assert_eq!(lay(&mut manifest, &overlay_of(&base, first)), None);
+                prop_assert_eq!(hashes(&manifest), hashes(&manifest_of(first)));
+                let conflict = lay(&mut manifest, &overlay_of(&base, second));
+                prop_assert_eq!(conflict.is_some(), differ);
+                if !differ {
+                    prop_assert_eq!(hashes(&manifest), hashes(&manifest_of(&want)));
+                }
+            }
+        }
     }
 }
