@@ -602,7 +602,7 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let (gone, alive) = (Folder::make(scratch.path()).unwrap(), Folder::make(scratch.path()).unwrap());
         gone.write(p("a/b"), b"").unwrap();
-        std::fs::set_permissions(gone.path().join("a"), std::fs::Permissions::from_mode(0)).unwrap();
+        std::fs::set_permissions(gone.path().join("a"), std::fs::Permissions::from_mode(0o000)).unwrap();
         drop(gone);
         std::fs::create_dir(scratch.path().join("attempt-dead")).unwrap();
         std::fs::create_dir(scratch.path().join("other")).unwrap();
