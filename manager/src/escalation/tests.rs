@@ -116,7 +116,7 @@ fn a_split_keeps_the_promise_and_what_the_ticket_needed() {
         panic!("{ops:?}")
     };
     assert_eq!(first.need_ids, ["id-n"]);
-    assert_eq!(second.need_ids, [first.id.clone()]);
+    assert_eq!(second.need_ids, *std::slice::from_ref(&first.id));
     assert_eq!(into, &[first.id.clone(), second.id.clone()]);
     assert_eq!(
         (first.spec.depth, first.spec.parent_key.as_str(), first.parent_id.as_str()),

@@ -10,15 +10,21 @@ pub(crate) struct Role {
     pub(crate) description: String,
 }
 
-/// The roles that ship with the worker (`worker/roles`); a test of the fleet compares the names.
+/// The roles that ship with the worker, in the words of its files; a test compares the two.
 const SHIPPED: &[(&str, &str)] = &[
-    ("code_developer", "writes and runs code, fixes it until it works, delivers files"),
-    ("data_analyst", "computes over data files with Python: tables, statistics, charts"),
-    ("deep_researcher", "digs through sources and files, gathers facts with where they stand"),
-    ("fact_checker", "checks claims against sources and data, one by one"),
-    ("general_assistant", "everything that no other role fits"),
-    ("planner", "breaks a question down into steps and writes them up"),
-    ("summarizer", "puts what is there into a clear, short document"),
+    ("code_developer", "writes programs, runs them and shows that they work"),
+    (
+        "data_analyst",
+        "computes over data files with Python, makes tables and charts and says what the numbers mean",
+    ),
+    (
+        "deep_researcher",
+        "finds facts about a topic, weighs sources against each other and writes them down with their origin",
+    ),
+    ("fact_checker", "checks the statements of a text against sources and the workspace's files, one by one"),
+    ("general_assistant", "does whatever fits no other role, with every tool there is"),
+    ("planner", "splits a task into deliverables when a ticket asks for a plan"),
+    ("summarizer", "puts what others found together into one clear text for its reader"),
 ];
 
 /// The role of a ticket that puts the deliverable together.
@@ -103,6 +109,14 @@ mod tests {
         assert!(roles.contains(&Role { name: "poet".into(), description: "writes verse".into() }));
         assert!(roles.contains(&Role { name: "summarizer".into(), description: "ours".into() }));
         assert!(names(&roles).is_sorted());
+    }
+
+    #[test]
+    fn the_shipped_ones_are_those_of_the_worker() {
+        let worker = Path::new(env!("CARGO_MANIFEST_DIR")).join("../worker/roles");
+        let mut files = read_folder(&worker);
+        files.sort_by(|a, b| a.name.cmp(&b.name));
+        assert_eq!(files, known(Path::new("")));
     }
 
     #[test]
