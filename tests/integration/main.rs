@@ -13,6 +13,7 @@ mod gates;
 mod harness_self;
 mod needs;
 mod plan_files;
+mod reviewer;
 mod rules;
 mod secrets;
 mod state_machine;
