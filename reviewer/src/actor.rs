@@ -18,7 +18,7 @@ pub(crate) fn actor(config: &Config) -> String {
         return model.into();
     }
     let parts: Vec<&str> = std::iter::once(model).chain(TEMPLATES.map(prompt::source)).collect();
-    prompt::hash(&parts)
+    format!("judge:{}", prompt::hash(&parts))
 }
 
 #[cfg(test)]
@@ -33,7 +33,7 @@ mod tests {
         config.model.url = "http://127.0.0.1:1/v1".into();
         config.model.standard = "a".into();
         let first = actor(&config);
-        assert_eq!(first.len(), 16);
+        assert_eq!(first.len(), "judge:".len() + 16);
         config.model.strong = "b".into();
         config.reviewer.tier = Tier::Strong;
         assert_ne!(actor(&config), first);

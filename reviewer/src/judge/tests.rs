@@ -174,6 +174,19 @@ async fn d8_a_rubber_stamp_without_evidence_fails_every_item() {
 }
 
 #[tokio::test]
+async fn d8_tool_runs_are_evidence_when_they_are_on_record() {
+    let mut f = fixture().await;
+    let log =
+        r#"{"v":1,"step":4,"calls":[{"name":"code_interpreter","args":"{}","result":"Total: 3","ok":true}]}"#;
+    f.report.steps_ref = f.blobs.put(crate::fixture::GOAL, log).await.unwrap();
+    let judged = judge_with(&f, vec![answer(&[item(1, true, "tool:4"), item(2, true, "tool:3")])]).await;
+    assert!(judged.script.prompt().contains("<data source=\"tool:4\">\ncode_interpreter (ok)"));
+    let items = judged.result.unwrap();
+    assert_eq!(items.iter().map(|i| i.pass).collect::<Vec<_>>(), [true, false]);
+    assert!(items[1].reason.contains("there is no tool run 3"));
+}
+
+#[tokio::test]
 async fn c4_a_vague_rejection_is_asked_again_and_then_the_reviewers_failure() {
     let f = fixture().await;
     let vague = json!({"items": [item(1, true, "report:1"), item(2, true, "report:1")], "verdict": "fail"});
