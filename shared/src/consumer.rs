@@ -7,6 +7,7 @@
 //! ends with an error, so that the process exits non-zero and its tickets are swept (Q27).
 
 mod attempt;
+mod batch;
 mod claims;
 mod held;
 mod presence;
@@ -19,9 +20,10 @@ pub use held::{Pulse, StopReason, Suspect};
 use crate::blob::Blobs;
 use crate::config;
 use crate::message::Kind;
-use crate::store::{Claim, Permit, Store};
+use crate::store::{Claim, Completion, Decision, Permit, Store};
 use crate::telemetry::{metrics, probe::Readiness};
 use crate::ticket::{FailClass, Report, Verdict};
+use batch::Batcher;
 use held::Registry;
 use rand::RngExt as _;
 use std::future::Future;
@@ -129,6 +131,8 @@ struct Engine<H> {
     consumer: String,
     started_at: std::time::SystemTime,
     held: Arc<Registry>,
+    completions: Batcher<Completion>,
+    decisions: Batcher<Decision>,
     slots: Arc<Semaphore>,
     tasks: TaskTracker,
     /// Slots whose handler ignores its stop token.
@@ -170,6 +174,8 @@ pub async fn run<H: Handler>(
     let engine = Arc::new(Engine {
         consumer: consumer_id(options.role),
         held: Arc::new(Registry::default()),
+        completions: Batcher::start(store.clone()),
+        decisions: Batcher::start(store.clone()),
         slots: Arc::new(Semaphore::new(options.slots)),
         store,
         blobs,

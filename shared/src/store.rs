@@ -38,7 +38,7 @@ pub struct Store {
 }
 
 /// What can go wrong on the way to Redis and back.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
     /// Not reachable, timed out or in a passing state: the outcome is unknown, repeat the same call.
     #[error("redis is not answering: {0}")]

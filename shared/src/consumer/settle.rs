@@ -2,7 +2,7 @@
 
 use super::held::{Entry, StopReason};
 use super::{Engine, FAREWELL, Outcome, jitter};
-use crate::store::{Claim, Completion, Decision, Failure, Held, Permit, Result, Store, StoreError, Written};
+use crate::store::{Claim, Completion, Decision, Failure, Held, Permit, Result, StoreError, Written};
 use crate::telemetry::metrics::{self, Answer, Outcome as Kind};
 use crate::ticket::{FailClass, ReviewPolicy};
 use crate::workspace::{self, Merged};
@@ -28,12 +28,11 @@ enum Write {
 }
 
 impl Write {
-    async fn send(&self, store: &Store) -> Result<Written> {
-        // A batch of one answers once; nothing at all would be a broken script, and then the sweeper decides.
-        let one = |answers: Vec<Written>| answers.first().copied().unwrap_or(Written::Fenced);
+    async fn send<H>(&self, engine: &Engine<H>) -> Result<Written> {
+        let store = &engine.store;
         match self {
-            Self::Complete(done) => store.complete(std::slice::from_ref(done)).await.map(one),
-            Self::Decide(decision) => store.decide(std::slice::from_ref(decision)).await.map(one),
+            Self::Complete(done) => engine.completions.write(done.clone()).await,
+            Self::Decide(decision) => engine.decisions.write(decision.clone()).await,
             Self::Fail(failure) => store.fail(failure).await,
             Self::Release(held) => store.release(held).await,
             Self::Park { held, permit, expiry_ms } => store.park(held, permit, *expiry_ms).await,
@@ -206,7 +205,7 @@ fn delay_after(first_ms: u64, tries: u32) -> u64 {
 async fn persist<H>(engine: &Engine<H>, entry: &Entry, write: &Write) -> Option<Written> {
     let mut patience = Patience::new();
     let written = loop {
-        match write.send(&engine.store).await {
+        match write.send(engine).await {
             Ok(written) => break written,
             Err(error) => {
                 if patience.again(engine, entry, &error).await.is_none() {

@@ -16,7 +16,9 @@ impl Script {
     fn new(name: &'static str, body: &str) -> Self {
         // The shebang must stay the first line; its flags decide what runs on a full server.
         let (shebang, rest) = body.split_once('\n').unwrap_or((body, ""));
-        let source = format!("{shebang}\n{PRELUDE}\n{rest}");
+        let source = format!(
+            "{shebang}\n{PRELUDE}\nlocal function main()\n{rest}\nend\nlocal answer = main()\nflush()\nreturn answer\n"
+        );
         let hash = redis::Script::new(&source).get_hash().to_owned();
         Self { name, source, hash }
     }

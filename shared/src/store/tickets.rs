@@ -47,17 +47,17 @@ impl Store {
             "AGAIN" => Ok(ClaimReply::Again { hint_ms }),
             "PAUSED" => Ok(ClaimReply::Paused { hint_ms }),
             "OK" => {
-                let mut claims = vec![];
-                for item in items {
-                    claims.push(self.claimed(request, item).await?);
-                }
-                Ok(ClaimReply::Got(claims))
+                // Read side by side on one connection. What could not be read stays claimed: the repeat gets it.
+                let read =
+                    futures::future::try_join_all(items.map(|item| self.claimed(request, item))).await?;
+                Ok(ClaimReply::Got(read.into_iter().flatten().collect()))
             }
             other => Err(StoreError::Broken(format!("claim answered {other:?}"))),
         }
     }
 
-    async fn claimed(&self, request: &ClaimRequest<'_>, item: Value) -> Result<Claim> {
+    /// `None`: the ticket is gone between the claim and this read.
+    async fn claimed(&self, request: &ClaimRequest<'_>, item: Value) -> Result<Option<Claim>> {
         let mut parts = reply::array(item)?.into_iter();
         let mut next = || parts.next().unwrap_or(Value::Nil);
         let id = reply::text(next())?;
@@ -65,7 +65,7 @@ impl Store {
         let lease_id = reply::text(next())?;
         let raw = reply::bytes(next())?;
         let queue_wait_ms = reply::number(next())?;
-        let ticket = fields::ticket(&fields::Map::of(next())?)?;
+        let Some(ticket) = self.ticket(&id).await? else { return Ok(None) };
         // The hash is the truth: a body that does not decode costs nothing but its trace context.
         let delivery = match codec::decode(&raw) {
             Ok(delivery) => Some(delivery),
@@ -77,7 +77,7 @@ impl Store {
             }
         };
         let held = Held { id, epoch, lease_id };
-        Ok(Claim { kind: request.kind, held, ticket, delivery, queue_wait_ms })
+        Ok(Some(Claim { kind: request.kind, held, ticket, delivery, queue_wait_ms }))
     }
 
     /// Renews leases and beats the consumer. `idle_ms` (second of each pair) is how long ago the work last moved.

@@ -53,15 +53,40 @@ local function cap_of(g, name)
   return g.cap_table[name]
 end
 
-local function event(goal, word, t, from, to, who, detail)
-  redis.call('XADD', gk(goal) .. ':ev', 'MAXLEN', '~', EVENTS_MAX, '*', 'at', NOW, 'event', word,
-    'ticket', t and t.id or '', 'key', t and t.key or '', 'from', from or '', 'to', to or '',
-    'epoch', t and t.epoch or 0, 'who', who or '', 'detail', detail or '')
+-- What many tickets of one call change together is kept here and written once, by flush.
+local deltas, tokens, laned, ringed = {}, {}, {}, {}
+local function add(goal, field, d)
+  local of = deltas[goal]
+  if not of then of = {}; deltas[goal] = of end
+  of[field] = (of[field] or 0) + d
+end
+local function token(lane) tokens[lane] = (tokens[lane] or 0) + 1 end
+-- The loader calls it when the script has returned its answer.
+local function flush()
+  for goal, of in pairs(deltas) do
+    for field, d in pairs(of) do
+      if d ~= 0 then redis.call('HINCRBY', gk(goal), field, d) end
+    end
+  end
+  for lane, n in pairs(tokens) do
+    local k = P .. 'wk:' .. lane
+    local room = math.min(n, TOKENS_MAX - redis.call('LLEN', k))
+    local new = {}
+    for i = 1, room do new[i] = '1' end
+    if room > 0 then redis.call('RPUSH', k, unpack(new)) end
+  end
 end
 
-local function token(lane)
-  local k = P .. 'wk:' .. lane
-  if redis.call('LLEN', k) < TOKENS_MAX then redis.call('RPUSH', k, '1') end
+-- One entry a transition (L6); empty fields are left out.
+local function event(goal, word, t, from, to, who, detail)
+  local e = { 'XADD', gk(goal) .. ':ev', 'MAXLEN', '~', EVENTS_MAX, '*', 'at', NOW, 'event', word }
+  local n = 10
+  local function put(f, v) if v and v ~= '' then e[n + 1] = f; e[n + 2] = v; n = n + 2 end end
+  if t then
+    put('ticket', t.id); put('key', t.key); put('epoch', t.epoch)
+  end
+  put('from', from); put('to', to); put('who', who); put('detail', detail)
+  redis.call(unpack(e))
 end
 
 -- The goal's manager hears of it: at most one entry a goal in q:manage, none while a manager holds it.
@@ -88,6 +113,8 @@ end
 local function ring_add(g, lane, prio)
   if not claimable(g, lane ~= 'review') then return end
   local ring = P .. 'ring:' .. lane .. ':' .. prio
+  if ringed[ring .. g.id] then return end
+  ringed[ring .. g.id] = true
   if redis.call('ZSCORE', ring, g.id) then return end
   -- A goal that comes in starts at the present minimum: no credit for the time it was away.
   local first = redis.call('ZRANGE', ring, 0, 0, 'WITHSCORES')
@@ -95,6 +122,7 @@ local function ring_add(g, lane, prio)
   redis.call('HINCRBY', P .. 'tn:' .. lane .. ':' .. prio, g.tenant, 1)
 end
 local function ring_remove(g, lane, prio)
+  ringed[P .. 'ring:' .. lane .. ':' .. prio .. g.id] = nil
   if redis.call('ZREM', P .. 'ring:' .. lane .. ':' .. prio, g.id) == 1 then
     local tn = P .. 'tn:' .. lane .. ':' .. prio
     if redis.call('HINCRBY', tn, g.tenant, -1) <= 0 then redis.call('HDEL', tn, g.tenant) end
@@ -148,8 +176,11 @@ local function push_ready(g, t, status, head)
   local raw = envelope(status == 'reviewing' and 1 or 0, t)
   local list = gk(g.id) .. ':q:' .. lane .. ':' .. t.priority
   redis.call(head and 'LPUSH' or 'RPUSH', list, raw)
-  redis.call('SADD', gk(g.id) .. ':lanes', lane .. ':' .. t.priority)
-  redis.call('SADD', P .. 'lanes', lane)
+  if not laned[g.id .. lane .. t.priority] then
+    laned[g.id .. lane .. t.priority] = true
+    redis.call('SADD', gk(g.id) .. ':lanes', lane .. ':' .. t.priority)
+    redis.call('SADD', P .. 'lanes', lane)
+  end
   ring_add(g, lane, t.priority)
   token(lane)
   return raw
@@ -178,7 +209,7 @@ local function move(t, to, o)
   if from == 'running' then
     unpark = g.in_flight_max > 0 and g.in_flight >= g.in_flight_max
     g.in_flight = g.in_flight - 1
-    redis.call('HINCRBY', gk(g.id), 'in_flight', -1)
+    add(g.id, 'in_flight', -1)
   elseif from == 'escalated' then
     redis.call('SREM', gk(g.id) .. ':esc', t.id)
   elseif from == 'blocked' then
@@ -209,7 +240,7 @@ local function move(t, to, o)
     t.assignee = o.who
     if to == 'running' then
       g.in_flight = g.in_flight + 1
-      redis.call('HINCRBY', gk(g.id), 'in_flight', 1)
+      add(g.id, 'in_flight', 1)
     end
   elseif delayed then
     redis.call('ZADD', P .. 'delay', due, t.id)
@@ -230,15 +261,15 @@ local function move(t, to, o)
   for i = 1, #(o.set or {}) do set[#set + 1] = o.set[i] end
   redis.call('HSET', hk(t.id), unpack(set))
   if from ~= to then
-    redis.call('HINCRBY', gk(g.id), 'n:' .. from, -1)
-    redis.call('HINCRBY', gk(g.id), 'n:' .. to, 1)
+    add(g.id, 'n:' .. from, -1)
+    add(g.id, 'n:' .. to, 1)
   end
   event(g.id, o.word or to, t, from, to, o.who or t.assignee, o.detail)
   -- the goal
   if t.mandatory == '1' and (TERMINAL[from] or false) ~= (TERMINAL[to] or false) then
     local d = TERMINAL[to] and -1 or 1
     g.open_mandatory = g.open_mandatory + d
-    redis.call('HINCRBY', gk(g.id), 'open_mandatory', d)
+    add(g.id, 'open_mandatory', d)
   end
   if to == 'escalated' then inbox(g, 'escalated', t, o.cause) end
   if to == 'skipped' or to == 'failed' or to == 'cancelled' then inbox(g, 'ended_not_done', t, o.detail or to) end
