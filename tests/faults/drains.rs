@@ -81,7 +81,7 @@ async fn work_that_does_not_end_in_time_is_given_back_and_not_counted_as_a_fault
         .submit_plan("too long for the drain", &json!([slow("long", &[], 4.0), quick("after", &["long"])]))
         .await
         .unwrap();
-    api.event(&goal, "it runs", |e| e.to == "running").await.unwrap();
+    api.event(&goal, "it runs", |e| e.event == "claimed").await.unwrap();
     fleet.program(Role::Worker, 0).drain(scale().patience()).await.unwrap();
     let back = api.ticket(&goal, "long").await.unwrap();
     assert_eq!((back.status.as_str(), back.counters.releases, back.counters.faults), ("pending", 1, 0));
@@ -95,7 +95,7 @@ async fn a_second_signal_leaves_at_once_and_the_sweeper_takes_over() {
     let mut fleet = Fleet::plan().workers(1).start().await.unwrap();
     let api = fleet.api();
     let goal = api.submit_plan("left in a hurry", &json!([slow("long", &[], 3.0)])).await.unwrap();
-    api.event(&goal, "it runs", |e| e.to == "running").await.unwrap();
+    api.event(&goal, "it runs", |e| e.event == "claimed").await.unwrap();
     let worker = fleet.program(Role::Worker, 0);
     worker.terminate();
     wait::moment(Duration::from_millis(200)).await;

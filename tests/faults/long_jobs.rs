@@ -48,7 +48,7 @@ async fn c2_a_worker_that_was_frozen_past_its_lease_is_fenced() {
     let mut fleet = Fleet::plan().workers(2).env("WORKER__SLOTS", "1").start().await.unwrap();
     let api = fleet.api();
     let goal = api.submit_plan("frozen", &json!([slow("only", &[], 1.0)])).await.unwrap();
-    let claimed = api.event(&goal, "it is claimed", |e| e.to == "running").await.unwrap();
+    let claimed = api.event(&goal, "it is claimed", |e| e.event == "claimed").await.unwrap();
     let pid: u32 = claimed.who.rsplit('-').nth(1).unwrap().parse().unwrap();
     let frozen = fleet.all(Role::Worker).position(|w| w.pid() == pid).expect("the owner is one of ours");
     fleet.program(Role::Worker, frozen).freeze();
@@ -66,8 +66,14 @@ async fn c2_a_worker_that_was_frozen_past_its_lease_is_fenced() {
     let again =
         api.submit_plan("both serve", &json!([slow("x", &[], 0.5), slow("y", &[], 0.5)])).await.unwrap();
     api.reaches(&again, &["done"]).await.unwrap();
-    let owners: std::collections::BTreeSet<String> =
-        api.events(&again).await.unwrap().into_iter().filter(|e| e.to == "running").map(|e| e.who).collect();
+    let owners: std::collections::BTreeSet<String> = api
+        .events(&again)
+        .await
+        .unwrap()
+        .into_iter()
+        .filter(|e| e.event == "claimed")
+        .map(|e| e.who)
+        .collect();
     assert_eq!(owners.len(), 2, "the thawed one works again: {owners:?}");
     fleet.oracle().await.unwrap();
 }
@@ -102,7 +108,7 @@ async fn c1_a_cancel_reaches_a_running_ticket_and_frees_its_worker() {
     let fleet = Fleet::plan().workers(1).env("WORKER__SLOTS", "1").start().await.unwrap();
     let api = fleet.api();
     let goal = api.submit_plan("cancelled", &json!([slow("long", &[], 60.0)])).await.unwrap();
-    api.event(&goal, "it runs", |e| e.to == "running").await.unwrap();
+    api.event(&goal, "it runs", |e| e.event == "claimed").await.unwrap();
     api.post(&format!("/v1/goals/{goal}/cancel"), &json!({})).await.unwrap();
     api.reaches(&goal, &["cancelled"]).await.unwrap();
     let over = wait::until("the ticket is cancelled", scale().patience(), async || {

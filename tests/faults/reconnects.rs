@@ -40,7 +40,7 @@ impl Line {
         .await
         .unwrap_or_else(|e| panic!("after {after}: {e:#}"));
         let claimed = wait::until("it is claimed", Duration::from_secs(5), async || {
-            Ok(api.events(&goal).await?.into_iter().find(|e| e.to == "running"))
+            Ok(api.events(&goal).await?.into_iter().find(|e| e.event == "claimed"))
         });
         claimed.await.unwrap_or_else(|e| panic!("after {after}: {e:#}"));
         assert!(back.elapsed() < Duration::from_secs(5), "after {after}: {:?}", back.elapsed());
@@ -119,8 +119,8 @@ async fn q22_a_line_that_drops_without_a_word() {
         line.works("a silent drop").await;
         line.proxy.reset_all();
         line.works("a reset").await;
-        line.proxy.delay(Duration::from_millis(100));
-        line.works("100 ms of delay").await;
+        line.proxy.delay(Duration::from_millis(20));
+        line.works("40 ms a round trip").await;
         line.proxy.pass();
     }
     line.fleet.oracle().await.unwrap();

@@ -9,9 +9,10 @@ use std::collections::BTreeMap;
 fn runs(events: &[shared::store::LogEvent]) -> BTreeMap<String, (u64, u64, String)> {
     let mut runs = BTreeMap::new();
     for event in events {
-        if event.to == "running" {
+        if event.event == "claimed" {
             runs.insert(event.key.clone(), (event.at_ms, 0, event.who.clone()));
         } else if event.from == "running"
+            && event.to != "running"
             && let Some(run) = runs.get_mut(&event.key)
         {
             run.1 = event.at_ms;

@@ -45,7 +45,7 @@ async fn i9_i10_b5_a_goal_is_planned_worked_reviewed_and_delivered() {
     let events = api.events(&goal).await.unwrap();
     let calls: Vec<serde_json::Value> = events
         .iter()
-        .filter(|e| e.event == "call")
+        .filter(|e| e.event == "model_call")
         .filter_map(|e| serde_json::from_str(&e.detail).ok())
         .collect();
     assert_eq!(calls.len(), 10, "{:?}", events.iter().map(|e| e.event.as_str()).collect::<Vec<_>>());
