@@ -12,10 +12,11 @@ use shared::config::Lease;
 use shared::store::LogEvent;
 use std::time::Duration;
 
-/// Two layers and a join: something is always claimed, reviewed or released somewhere.
-fn tickets() -> Value {
+/// Two layers and a join: something is always claimed, reviewed or released somewhere. The second layer's tickets
+/// take `middle_s` seconds.
+fn tickets(middle_s: f64) -> Value {
     let mut all: Vec<Value> = (0..3).map(|n| slow(&format!("a{n}"), &[], 0.3)).collect();
-    all.extend((0..3).map(|n| slow(&format!("b{n}"), &["a0", "a1"], 0.2)));
+    all.extend((0..3).map(|n| slow(&format!("b{n}"), &["a0", "a1"], middle_s)));
     all.push(quick("join", &["a2", "b0", "b1", "b2"]));
     json!(all)
 }
@@ -75,7 +76,7 @@ async fn moments(role: Role, first: u64) {
     for seed in first..first + MOMENTS {
         let mut random = StdRng::seed_from_u64(seed);
         let api = fleet.api_of(1);
-        let goal = api.submit_plan(&format!("killed {role:?} {seed}"), &tickets()).await.unwrap();
+        let goal = api.submit_plan(&format!("killed {role:?} {seed}"), &tickets(0.2)).await.unwrap();
         wait::moment(Duration::from_millis(random.random_range(0..1_200))).await;
         let killed_ms = fleet.store().await.unwrap().now_ms().await.unwrap();
         fleet.program(role, 0).kill();
@@ -111,7 +112,7 @@ async fn a_single_manager_that_is_killed_while_it_plans_goes_on_where_it_was() {
     let mut fleet = Fleet::plan().start().await.unwrap();
     let count = scale().pick(6, 30);
     for n in 0..count {
-        let goal = fleet.api().submit_plan(&format!("plan {n}"), &tickets()).await.unwrap();
+        let goal = fleet.api().submit_plan(&format!("plan {n}"), &tickets(0.2)).await.unwrap();
         wait::moment(Duration::from_millis(n * 7)).await;
         fleet.program(Role::Manager, 0).kill();
         fleet.program(Role::Manager, 0).start().unwrap();
@@ -126,7 +127,7 @@ async fn a_redis_that_is_killed_and_restarted_loses_no_sealed_goal() {
     let mut fleet = Fleet::plan().workers(2).env("WORKER__SLOTS", "2").start().await.unwrap();
     let api = fleet.api();
     for round in 0..scale().pick(2, 30) {
-        let goal = api.submit_plan(&format!("redis dies {round}"), &tickets()).await.unwrap();
+        let goal = api.submit_plan(&format!("redis dies {round}"), &tickets(2.5)).await.unwrap();
         api.event(&goal, "work has begun", |e| e.event == "completed").await.unwrap();
         // What was written up to now is on the disk a second later.
         wait::moment(Duration::from_millis(1_100)).await;
@@ -138,7 +139,7 @@ async fn a_redis_that_is_killed_and_restarted_loses_no_sealed_goal() {
         let events = ended_the_same(&fleet, &goal).await;
         let limit = scale().lease().lease_ms * 2 + 1_000;
         within(&events, back_ms, limit);
-        let first = events.iter().map(|e| e.at_ms).find(|at| *at >= back_ms).unwrap();
+        let first = events.iter().map(|e| e.at_ms).find(|at| *at >= back_ms).expect("killed in its middle");
         assert!(first - back_ms <= limit, "nothing happened for {} ms", first - back_ms);
     }
     fleet.no_panics().unwrap();

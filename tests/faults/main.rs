@@ -15,3 +15,4 @@ mod outage;
 mod poison;
 mod reconnects;
 mod redis_itself;
+mod topologies;

@@ -11,4 +11,5 @@ pub mod proxy;
 pub mod redis;
 pub mod scale;
 pub mod script;
+pub mod topology;
 pub mod wait;

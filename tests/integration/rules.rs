@@ -124,6 +124,27 @@ async fn i8_only_faults_of_the_work_count_as_faults() {
 }
 
 #[tokio::test]
+async fn q34_giving_back_has_a_cap_of_its_own() {
+    let desk = Desk::start().await.unwrap();
+    let plan = desk.plan(&independent(2)).await.unwrap();
+    let mut given_back = 0;
+    while desk.status(plan.id("t0000")).await.unwrap() != Status::Escalated {
+        let claim = desk.one().await.unwrap();
+        if claim.ticket.key != "t0000" {
+            // The others keep flowing.
+            expect(desk.complete(&claim.held).await.unwrap(), Written::Ok).unwrap();
+            continue;
+        }
+        given_back += 1;
+        let word = desk.store.release(&claim.held).await.unwrap();
+        assert_eq!(word, if given_back == 5 { Written::Escalated } else { Written::Ok });
+    }
+    let ticket = desk.ticket(plan.id("t0000")).await.unwrap();
+    assert_eq!((given_back, ticket.cause.as_str(), ticket.counters.faults), (5, "releases", 0));
+    desk.oracle().await.unwrap();
+}
+
+#[tokio::test]
 async fn i11_every_counter_has_a_cap_and_the_manager_has_two_edits() {
     let desk = Desk::start().await.unwrap();
     let plan = desk.plan(&[spec("a", &[], ReviewPolicy::Code)]).await.unwrap();
