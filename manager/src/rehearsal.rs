@@ -123,3 +123,7 @@ async fn tally(State(player): State<Arc<Player>>) -> Json<Tally> {
 #[cfg(test)]
 #[path = "rehearsal/tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "rehearsal/demo_tests.rs"]
+mod demo_tests;

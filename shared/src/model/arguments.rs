@@ -85,7 +85,9 @@ fn object(arguments: &Value, schema: Option<&Value>) -> Result<(Map<String, Valu
             Err(e) if e.truncated => return Err(bad(text, wording::CUT.to_owned(), true)),
             Err(e) => return Err(bad(text, wording::bad_arguments(&e.problem), false)),
         },
-        other => (other.clone(), false),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            (arguments.clone(), false)
+        }
     };
     match value {
         Value::Null => Ok((Map::new(), repaired)),
@@ -133,7 +135,9 @@ fn kind(value: &Value) -> &'static str {
 fn raw_text(arguments: &Value) -> String {
     match arguments {
         Value::String(text) => text.clone(),
-        other => other.to_string(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            arguments.to_string()
+        }
     }
 }
 

@@ -295,10 +295,12 @@ fn words_of(error: &Value) -> (String, String) {
     let word = |key: &str| error.get(key).and_then(Value::as_str).unwrap_or("").to_owned();
     let message = match error {
         Value::String(text) => text.clone(),
-        _ => [word("message"), word("detail"), word("msg")]
-            .into_iter()
-            .find(|t| !t.is_empty())
-            .unwrap_or_default(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            [word("message"), word("detail"), word("msg")]
+                .into_iter()
+                .find(|t| !t.is_empty())
+                .unwrap_or_default()
+        }
     };
     (message, format!("{} {}", word("code"), word("type")).trim().to_owned())
 }

@@ -24,9 +24,9 @@ impl Schema {
     /// # Errors
     /// What is wrong with the schema, as one sentence.
     pub fn new(schema: &Value) -> Result<Self, String> {
-        match jsonschema::validator_for(schema) {
+        match crate::ticket::graph::params::schema(schema) {
             Ok(validator) => Ok(Self { validator }),
-            Err(e) => Err(tolerant::cut(&e.to_string(), PROBLEM_BYTES_MAX).to_owned()),
+            Err(problem) => Err(tolerant::cut(&problem, PROBLEM_BYTES_MAX).to_owned()),
         }
     }
 
