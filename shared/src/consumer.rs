@@ -34,8 +34,8 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// How long a handler has, after its stop token, to end by itself.
-const GRACE: Duration = Duration::from_secs(5);
+/// How long a handler has, after its stop token, to end by itself; never longer than a lease.
+const GRACE_MAX: Duration = Duration::from_secs(5);
 /// At the end of a drain, outcomes that the store does not take for this long are left to the sweeper.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -145,6 +145,10 @@ struct Engine<H> {
 }
 
 impl<H> Engine<H> {
+    fn grace(&self) -> Duration {
+        GRACE_MAX.min(Duration::from_millis(self.options.lease.lease_ms))
+    }
+
     fn role(&self) -> metrics::Role {
         metrics::Role::of(self.options.role)
     }
@@ -231,7 +235,7 @@ async fn drain<H: Handler>(engine: &Arc<Engine<H>>) {
     tracing::info!(running = engine.held.len(), "the drain deadline passed, giving back what runs");
     engine.hurry.cancel();
     engine.held.stop_all(StopReason::Drain);
-    if tokio::time::timeout(GRACE + FAREWELL, engine.tasks.wait()).await.is_err() {
+    if tokio::time::timeout(engine.grace() + FAREWELL, engine.tasks.wait()).await.is_err() {
         tracing::warn!(running = engine.held.len(), "left with tickets in hand; they are swept");
     }
 }
@@ -290,3 +294,6 @@ fn host() -> String {
 fn jitter(period: Duration) -> Duration {
     period.mul_f64(rand::random_range(0.5..=1.0))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! One claimed ticket from handler to written outcome: span, panic, patience after a stop, slot.
 
 use super::held::{Entry, StopReason};
-use super::{Engine, GRACE, Handler, Job, Outcome, settle};
+use super::{Engine, Handler, Job, Outcome, settle};
 use crate::message::Kind;
 use crate::store::Claim;
 use crate::telemetry::{metrics, propagate};
@@ -68,7 +68,7 @@ async fn handle<H: Handler>(engine: &Arc<Engine<H>>, claim: &Claim, entry: &Arc<
     let mut task = tokio::spawn(async move { task_engine.handler.handle(job).await }.in_current_span());
     let ended = tokio::select! {
         ended = &mut task => Some(ended),
-        () = entry.stop.cancelled() => tokio::time::timeout(GRACE, &mut task).await.ok(),
+        () = entry.stop.cancelled() => tokio::time::timeout(engine.grace(), &mut task).await.ok(),
     };
     match ended {
         Some(ended) => Some(outcome_of(ended)),
