@@ -55,14 +55,12 @@ pub(crate) async fn pace(rate: u64, secs: u64) -> Result<()> {
     let held = planned(&store).await?;
     submit(&store, &held, &[ticket(&held.id, "lat", "0", ReviewPolicy::None, vec![])]).await?;
     let start = Instant::now();
-    let mut version = 1;
     for k in 0..rate * secs {
         let at = start + Duration::from_secs_f64(k as f64 / rate as f64);
         tokio::time::sleep_until(at.into()).await;
         let new = ticket(&held.id, "lat", &now_ns().to_string(), ReviewPolicy::None, vec![]);
         let op = PatchOp::Add { ticket: Box::new(new) };
-        store.patch(&held, &format!("s{k}"), version, 0, &[op]).await?;
-        version += 1;
+        store.patch(&held, &format!("s{k}"), k + 1, 0, &[op]).await?;
     }
     Ok(())
 }

@@ -112,10 +112,7 @@ impl Desk {
     /// # Errors
     /// When the goal is not new or another one is first in the queue.
     pub async fn submit(&self, goal: &NewGoal) -> Result<GoalClaim> {
-        match self.store.submit_goal(goal, usize::MAX / 2).await? {
-            Submitted::New => {}
-            other => bail!("submit answered {other:?}"),
-        }
+        expect(self.store.submit_goal(goal, usize::MAX / 2).await?, Submitted::New)?;
         let claim = self.manage().await?.context("the goal's manager is not called")?;
         if claim.held.id != goal.id {
             bail!("another goal is first in the queue");

@@ -372,7 +372,7 @@ impl World {
 
     pub(super) async fn step(&mut self, op: u8, ticket: u8, arg: u8) -> Result<()> {
         let i = usize::from(ticket) % self.ids.len();
-        let zombie = arg % 8 == 0;
+        let zombie = arg.is_multiple_of(8);
         let classes = [FailClass::Fault, FailClass::Wait, FailClass::NotRetryable];
         match op % 32 {
             0..=4 => self.claim(Kind::Work).await?,
@@ -388,7 +388,7 @@ impl World {
             19 => self.patch(i, Event::Rewritten, 0).await?,
             20 => self.patch(i, Event::ReviewAgain, 0).await?,
             21 => self.patch(i, Event::Modified, 0).await?,
-            22 if arg % 4 == 0 => self.patch(i, Event::Skipped, 0).await?,
+            22 if arg.is_multiple_of(4) => self.patch(i, Event::Skipped, 0).await?,
             22 if arg % 4 == 1 => self.patch(i, Event::FailedForGood, 0).await?,
             22 if arg % 4 == 2 => self.patch(i, Event::Split, 0).await?,
             22 => self.cancel(i).await?,
@@ -398,10 +398,10 @@ impl World {
             26 => self.person(i, Event::PersonDelivers, arg).await?,
             27 => self.person(i, Event::Reopened, arg).await?,
             28 => self.person(i, Event::PermitAnswered, arg).await?,
-            29 if arg % 4 == 0 => self.person(i, Event::Skipped, arg).await?,
+            29 if arg.is_multiple_of(4) => self.person(i, Event::Skipped, arg).await?,
             29 if arg % 4 == 1 => self.person(i, Event::FailedForGood, arg).await?,
             29 => self.person(i, Event::PermitAnswered, arg).await?,
-            30 if arg % 3 == 0 => self.cancel(i).await?,
+            30 if arg.is_multiple_of(3) => self.cancel(i).await?,
             30 if arg % 3 == 1 => self.no_reviewer(i).await?,
             _ => self.outcome(i, Event::Failed(FailClass::Fault), false).await?,
         }

@@ -116,7 +116,7 @@ impl World {
             Event::Reopened => PersonDecision::Reopen { note: "again".into() },
             Event::Skipped => PersonDecision::Skip { reason: "no".into() },
             Event::FailedForGood => PersonDecision::Fail { reason: "no".into() },
-            Event::PermitAnswered if arg % 2 == 0 => PersonDecision::Approve { args: None },
+            Event::PermitAnswered if arg.is_multiple_of(2) => PersonDecision::Approve { args: None },
             Event::PermitAnswered => PersonDecision::Deny { reason: "no".into() },
             other => bail!("{other:?} is not a person's"),
         };
