@@ -6,12 +6,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
+pub mod cause;
+pub mod counters;
 pub mod graph;
 pub mod limits;
 pub mod patch;
 pub mod status;
 
-pub use status::{Caps, Cause, Counters, Event, FailClass, Illegal, Life, ReviewPolicy, Status};
+pub use cause::{Cause, FailClass};
+pub use counters::{Caps, Counters};
+pub use status::{Event, Illegal, Life, ReviewPolicy, Status};
 
 /// Makes a new id: a UUIDv7 as 32 hex digits, so that ids sort by the time they were made.
 #[must_use]

@@ -18,6 +18,8 @@ use tokio_util::sync::CancellationToken;
 const CLAIM_MAX: usize = 16;
 /// How long a wait for a wake token lasts: a lost token costs this much at most.
 const BLOCK_MS: u64 = 2_000;
+/// Pause after a claim that got less than there were slots: the others' turn.
+const SHARE_PAUSE: Duration = Duration::from_millis(2);
 /// Longest sleep on a hint of the store.
 const HINT_MAX_MS: u64 = 5_000;
 /// Shortest sleep when told to come again, so that it is never a hot loop.
@@ -39,7 +41,14 @@ pub(super) async fn run<H: Handler>(engine: Arc<Engine<H>>, stop: CancellationTo
         let Some(reply) = claim(&engine, permits.len(), &stop).await else { continue };
         engine.options.readiness.good();
         match reply {
-            ClaimReply::Got(claims) => take(&engine, claims, permits, sent, &stop).await,
+            ClaimReply::Got(claims) => {
+                let shared = claims.len() < permits.len().min(CLAIM_MAX);
+                take(&engine, claims, permits, sent, &stop).await;
+                if shared {
+                    // What is left is for others who wait: they were woken and are given the moment to claim.
+                    pause(&stop, SHARE_PAUSE).await;
+                }
+            }
             ClaimReply::Empty => {
                 drop(permits);
                 tokio::select! {

@@ -28,6 +28,14 @@ if expected > 0 and t.epoch ~= expected then return { 'STALE' } end
 local g = goal_of(t.goal)
 if word ~= 'reopen' and OVER[g.state] then return { 'REFUSED', 'the goal is ' .. g.state } end
 local set = { 'last_request', request }
+-- Whoever decides on a ticket has answered its goal too, which waited for just that.
+local function goal_goes_on()
+  if g.state ~= 'needs_human' then return end
+  redis.call('ZREM', P .. 'ask', 'g:' .. g.id)
+  redis.call('HSET', gk(g.id), 'state', 'running', 'stalls', 0, 'cause', '', 'cause_detail', '', 'due_at', '')
+  event(g.id, 'goal_answered', nil, 'needs_human', 'running', who, word .. ' of a ticket')
+  g.state = 'running'
+end
 if word == 'retry' then
   if t.status ~= 'needs_human' then return { 'REFUSED', 'the ticket is ' .. t.status .. ', not needs_human' } end
   for _, v in ipairs(cjson.decode(ARGV[7])) do set[#set + 1] = v end
@@ -73,4 +81,5 @@ elseif word == 'reopen' then
 else
   return { 'REFUSED', 'a ticket does not take the decision ' .. word }
 end
+goal_goes_on()
 return { 'OK' }

@@ -5,6 +5,7 @@
 local kind, consumer, prefix, lease_ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local n, actor = math.min(tonumber(ARGV[5]), 16), ARGV[6]
 local PROBES = 48
+local MATE_MS = 30000 -- a consumer that beat within this time counts
 local got_key = P .. 'cl:' .. consumer
 local out = {}
 local function answer(t, raw, wait)
@@ -23,6 +24,13 @@ end
 if redis.call('HGET', KEYS[1], 'paused') == '1' then return { 'PAUSED', '1000' } end
 
 local got, probes, left = {}, 0, false
+-- Among several consumers each takes its share at most: two tickets do not end up in one process while another idles.
+local demand, mates = 0, 1
+for i = 7, #ARGV do
+  demand = demand + redis.call('SCARD', P .. 'dem:' .. ARGV[i])
+  mates = math.max(mates, redis.call('ZCOUNT', P .. 'cons:' .. ARGV[i], NOW - MATE_MS, '+inf'))
+end
+if mates > 1 then n = math.min(n, math.max(1, math.ceil(demand / mates))) end
 local prios = { '0', '1', '2' }
 -- Now and then from the other end, so that bulk work is not starved.
 if string.sub(prefix, 1, 1) == '0' then prios = { '2', '1', '0' } end
