@@ -154,10 +154,11 @@ fn tier(role: &Role, ticket: &Ticket) -> Tier {
 fn task(role: &Role, ticket: &Ticket, situation: &Situation<'_>) -> Result<String, PromptError> {
     let goal = situation.goal;
     let facts = &goal.conclusions[goal.conclusions.len().saturating_sub(FACTS_MAX)..];
-    let input = match &ticket.input_context {
-        serde_json::Value::Null => String::new(),
-        serde_json::Value::String(text) => text.clone(),
-        other => serde_json::to_string_pretty(other).unwrap_or_default(),
+    let input = &ticket.input_context;
+    let input = match input.as_str() {
+        Some(text) => text.to_owned(),
+        None if input.is_null() => String::new(),
+        None => serde_json::to_string_pretty(input).unwrap_or_default(),
     };
     let files = situation.files;
     let shown = files.iter().take(FILES_MAX);
@@ -195,9 +196,10 @@ fn need(ticket: &Ticket) -> NeedPart {
     let report: Report = serde_json::from_value(ticket.result.clone()).unwrap_or_default();
     let mut outputs = ticket.outputs.clone();
     outputs.extend(report.outputs.into_iter().filter(|path| !ticket.outputs.contains(path)));
-    let summary = match ticket.status {
-        shared::ticket::Status::Done => prompt::clip(&report.summary, SUMMARY_CHARS_MAX),
-        other => format!("not delivered ({}); go on without it", other.as_str()),
+    let summary = if ticket.status == shared::ticket::Status::Done {
+        prompt::clip(&report.summary, SUMMARY_CHARS_MAX)
+    } else {
+        format!("not delivered ({}); go on without it", ticket.status.as_str())
     };
     NeedPart { key: ticket.key.clone(), summary, outputs }
 }

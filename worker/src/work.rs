@@ -68,8 +68,8 @@ impl Worker {
             None => self.agent(job, &read, &clashes, &mut toolbox).await?,
         };
         match end {
-            End::Report(report) => self.seal(ticket, report, steps, &mut toolbox, actor).await,
-            other => Err(other),
+            End::Report(report) => self.seal(ticket, *report, steps, &mut toolbox, actor).await,
+            End::Failed { .. } | End::Stopped => Err(end),
         }
     }
 

@@ -133,8 +133,9 @@ mod tests {
         let stop = CancellationToken::new();
         let readiness = Readiness::new(Duration::from_secs(10));
         let address = serve("127.0.0.1:0", readiness.clone(), stop.clone()).await.unwrap();
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
         let get = async |path: &str| {
-            let reply = reqwest::get(format!("http://{address}{path}")).await.unwrap();
+            let reply = client.get(format!("http://{address}{path}")).send().await.unwrap();
             (reply.status().as_u16(), reply.text().await.unwrap())
         };
         assert_eq!(get("/healthz").await.0, 200);

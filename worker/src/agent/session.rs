@@ -22,7 +22,7 @@ const SUMMARY_CHARS_MAX: usize = 4_000;
 /// How an attempt ends.
 #[derive(Debug)]
 pub(crate) enum End {
-    Report(Report),
+    Report(Box<Report>),
     Failed {
         class: FailClass,
         detail: String,
@@ -136,7 +136,7 @@ impl Session {
                 if self.last_text.is_empty() { "none" } else { &self.last_text }
             );
             return Err(if self.ran_any() || !self.needs_tools {
-                End::Report(self.report("partial", &summary, vec![], vec![]))
+                End::Report(Box::new(self.report("partial", &summary, vec![], vec![])))
             } else {
                 End::fault(summary)
             });
@@ -286,7 +286,7 @@ impl Session {
             list.filter_map(Value::as_str).map(str::to_owned).collect()
         };
         let status = if status == "partial" || !missing.is_empty() { "partial" } else { "done" };
-        Err(End::Report(self.report(status, summary, strings("conclusions"), changed)))
+        Err(End::Report(Box::new(self.report(status, summary, strings("conclusions"), changed))))
     }
 
     /// A turn of text without a call. `Ok`: the model was told something and the loop goes on.
@@ -303,7 +303,7 @@ impl Session {
             nudge("finish", &[])?
         } else {
             let status = if missing.is_empty() { "done" } else { "partial" };
-            return Err(End::Report(self.report(status, &own, vec![], changed)));
+            return Err(End::Report(Box::new(self.report(status, &own, vec![], changed))));
         };
         if invented && let Some(Message::Assistant { text, .. }) = self.messages.last_mut() {
             // B2: what follows a made-up observation is worth nothing, also as context.

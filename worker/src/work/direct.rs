@@ -49,14 +49,14 @@ pub(super) async fn run(job: &Job, toolbox: &mut ToolBox, call: &DirectCall) -> 
             tail(&text)
         ));
     }
-    End::Report(Report {
+    End::Report(Box::new(Report {
         status: "done".into(),
         summary: prompt::clip(text.trim(), SUMMARY_CHARS_MAX),
         conclusions: vec![],
         outputs: changed,
         tool_calls: BTreeMap::from([(call.tool.clone(), 1)]),
         steps_ref: String::new(),
-    })
+    }))
 }
 
 /// The end of a traceback says most.

@@ -54,17 +54,13 @@ fn assert_paired(messages: &[Message]) {
 }
 
 fn fault(end: End) -> String {
-    match end {
-        End::Failed { class: FailClass::Fault, detail, .. } => detail,
-        other => panic!("{other:?}"),
-    }
+    let End::Failed { class: FailClass::Fault, detail, .. } = end else { panic!("{end:?}") };
+    detail
 }
 
 fn report_of(end: End) -> Report {
-    match end {
-        End::Report(report) => report,
-        other => panic!("{other:?}"),
-    }
+    let End::Report(report) = end else { panic!("{end:?}") };
+    *report
 }
 
 #[test]
