@@ -9,8 +9,13 @@ use shared::consumer::{Handler, Job, Outcome};
 use shared::model::{CallRecord, Model};
 use shared::sandbox::Sandbox;
 use shared::store::Store;
+use shared::telemetry::metrics;
 use shared::ticket::{FailClass, Report, ReviewPolicy, Ticket, Verdict, VerdictItem};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a stopped judge has to hand over the records of its calls; the engine's own grace is longer.
+const RECORDS_GRACE: Duration = Duration::from_secs(2);
 
 /// Reviews what the consumer claims.
 pub(crate) struct Reviewer {
@@ -127,6 +132,10 @@ impl Reviewer {
     /// Books what the calls cost, whatever came of them (I10).
     async fn book(&self, ticket: &Ticket, records: &[CallRecord]) {
         for record in records {
+            let took = Duration::from_millis(record.duration_ms);
+            let (tier, role) = (self.config.reviewer.tier.as_str(), metrics::Role::Reviewer);
+            let call = call_of(&record.error);
+            metrics::model_call(role, tier, call, took, record.input_tokens, record.output_tokens);
             let mut value = record.to_value();
             value["epoch"] = ticket.epoch.into();
             let booked = self
@@ -140,10 +149,19 @@ impl Reviewer {
     }
 }
 
+/// The metric's word for how a call ended.
+fn call_of(error: &str) -> metrics::Call {
+    use metrics::Call as C;
+    [C::Ours, C::Reply, C::Quota, C::Overload, C::Context, C::Auth, C::Network, C::Cancelled]
+        .into_iter()
+        .find(|call| call.as_str() == error)
+        .unwrap_or(C::Ok)
+}
+
 /// After a stop the judge is given a moment to hand over its records.
 async fn stopped_for_long(job: &Job) {
     job.stop.cancelled().await;
-    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    tokio::time::sleep(RECORDS_GRACE).await;
 }
 
 /// The worker's report; a ticket that holds none claims nothing.

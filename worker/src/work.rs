@@ -105,7 +105,9 @@ impl Worker {
         };
         let offered = toolbox.declarations(&factory::bundles(role, ticket));
         let actor = factory::actor(role, ticket, &situation, offered, |tier| model.name(tier).to_owned())?;
-        let name = actor.name.clone();
+        // A fleet that demands another model for the review compares models, not prompts.
+        let other_model = self.config.reviewer.other_model;
+        let name = if other_model { model.name(actor.tier).to_owned() } else { actor.name.clone() };
         tracing::info!(role = role.name, actor = name, tier = actor.tier.as_str(), "agent begins");
         let mut agent = Agent { model, store: &self.store, job, toolbox };
         let (end, steps) = agent::run(&mut agent, actor).await;
