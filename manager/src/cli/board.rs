@@ -72,6 +72,17 @@ impl Board {
         true
     }
 
+    /// Puts a ticket on the board that no event has told of yet.
+    pub(crate) fn know(&mut self, key: &str, status: Status, since_ms: u64) {
+        if !self.lines.iter().any(|l| l.key == key) {
+            self.lines.push(Line { key: key.to_owned(), status, who: String::new(), since_ms, attempts: 0 });
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.lines.len()
+    }
+
     /// The lines to draw: all while they are few, otherwise those that somebody works on or waits for.
     pub(crate) fn lines(&self) -> Vec<&Line> {
         if self.lines.len() <= LINES_MAX {

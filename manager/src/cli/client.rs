@@ -8,7 +8,7 @@ use reqwest::{Method, StatusCode};
 use serde::Serialize;
 use serde_json::Value;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Longest wait for a plain answer.
@@ -17,6 +17,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 const THINKING_TIMEOUT: Duration = Duration::from_secs(1_800);
 /// Is the address in `.muster/api.json` still served?
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Longest wait for a local manager that is being started again.
+const RESTART_WAIT: Duration = Duration::from_secs(10);
+const RESTART_LOOK: Duration = Duration::from_millis(100);
 /// Pauses between tries of a request that carries its idempotency key.
 const RETRY_PAUSES_MS: [u64; 5] = [200, 500, 1_000, 2_000, 4_000];
 
@@ -52,11 +55,18 @@ pub(crate) async fn find(url: Option<&str>, home: &Home) -> Result<Found, CliErr
     }
     let Some(api) = home.api() else { return Ok(Found::Nothing) };
     let client = Client::new(&api.url, None)?;
-    if client.answers().await {
-        let token = token.or_else(|| read_token(&api.token_file));
-        return Ok(Found::Local { url: api.url, token });
+    let since = Instant::now();
+    loop {
+        if client.answers().await {
+            let token = token.or_else(|| read_token(&api.token_file));
+            return Ok(Found::Local { url: api.url, token });
+        }
+        // While the fleet lives its manager is started again when it dies: worth a moment.
+        if !home.is_locked() || since.elapsed() > RESTART_WAIT {
+            return Ok(Found::Nothing);
+        }
+        tokio::time::sleep(RESTART_LOOK).await;
     }
-    Ok(Found::Nothing)
 }
 
 /// The local fleet's own token fits when the named address is that of the local fleet.
@@ -214,7 +224,7 @@ impl Client {
 
     pub(crate) fn unreachable(&self, e: &reqwest::Error) -> CliError {
         CliError::Unreachable {
-            url: self.base.clone(),
+            url: Some(self.base.clone()),
             detail: chain(e),
             hint: "start a fleet here with `muster up`, or give the right address by --url or MUSTER_URL"
                 .into(),

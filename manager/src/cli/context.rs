@@ -32,7 +32,7 @@ impl Context {
                     None => format!("no --url, no MUSTER_URL, no {}", file.display()),
                 };
                 Err(CliError::Unreachable {
-                    url: "(none)".into(),
+                    url: None,
                     detail,
                     hint: "start a fleet here with `muster up`, or name one by --url or MUSTER_URL".into(),
                 })

@@ -17,8 +17,7 @@ pub(crate) async fn run(ctx: &Context, _: &Args) -> Result<Exit, CliError> {
     let pid =
         ctx.home.api().map(|api| api.pid).and_then(|pid| i32::try_from(pid).ok()).filter(|pid| *pid > 0);
     // The lock says whether its process lives; a pid alone may be somebody else's by now.
-    let alive = ctx.home.folder().is_dir() && ctx.home.lock().is_err();
-    let (Some(pid), true) = (pid, alive) else {
+    let (Some(pid), true) = (pid, ctx.home.is_locked()) else {
         ctx.out.note(&format!("no fleet runs in {}", ctx.home.folder().display()));
         return Ok(Exit::Done);
     };
@@ -26,7 +25,7 @@ pub(crate) async fn run(ctx: &Context, _: &Args) -> Result<Exit, CliError> {
         CliError::failed(format!("process {pid}: {e}"), "is it another user's? Stop it in its own terminal")
     })?;
     let since = Instant::now();
-    while ctx.home.lock().is_err() {
+    while ctx.home.is_locked() {
         if since.elapsed() > WAIT {
             return Err(CliError::failed(
                 format!("process {pid} is still draining after {} s", WAIT.as_secs()),

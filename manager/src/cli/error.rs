@@ -55,8 +55,8 @@ pub(crate) const EXIT_CODES: &str = "Exit codes:\n  0 done   1 failed   3 needs 
 pub(crate) enum CliError {
     #[error("{message}")]
     Usage { message: String, hint: String },
-    #[error("no manager answers at {url}: {detail}")]
-    Unreachable { url: String, detail: String, hint: String },
+    #[error("no manager answers{}: {detail}", .url.as_deref().map(|u| format!(" at {u}")).unwrap_or_default())]
+    Unreachable { url: Option<String>, detail: String, hint: String },
     /// The manager said no; `field` names what of the request it is about.
     #[error("{message}{}", .field.as_deref().map(|f| format!(" (field {f})")).unwrap_or_default())]
     Refused { status: u16, code: String, message: String, field: Option<String>, hint: String },

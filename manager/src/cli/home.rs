@@ -94,6 +94,12 @@ impl Home {
         }
     }
 
+    /// Whether a fleet runs here. Asking takes the lock for a moment when none does.
+    pub(crate) fn is_locked(&self) -> bool {
+        File::open(self.path("lock"))
+            .is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+    }
+
     /// The token of this fleet, made at the first call and kept.
     pub(crate) fn token(&self) -> Result<String, CliError> {
         let path = self.path("token");
@@ -174,7 +180,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let home = Home::new(dir.path()).unwrap();
         home.make().unwrap();
+        assert!(!home.is_locked());
         let held = home.lock().unwrap();
+        assert!(home.is_locked());
         let refused = home.lock().unwrap_err();
         assert_eq!(refused.exit().code(), 64);
         assert!(refused.to_string().contains(&std::process::id().to_string()), "{refused}");

@@ -1,9 +1,11 @@
 //! Draws progress on stderr: live lines on a terminal, one plain line an event elsewhere.
 
 use super::board::{Board, plain};
-use super::out::{Out, now_ms, short};
+use super::out::{Out, now_ms, number, short, text};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use serde_json::Value;
 use shared::store::LogEvent;
+use shared::ticket::Status;
 use std::time::Duration;
 
 /// How progress is shown.
@@ -66,6 +68,20 @@ impl Live {
             Style::Quiet => {}
         }
         Ok(())
+    }
+
+    /// Whether tickets are missing from the picture: events tell of one when it first moves.
+    pub(crate) fn lacks(&self, tickets: u64) -> bool {
+        self.style == Style::Live && (self.board.len() as u64) < tickets
+    }
+
+    /// Puts tickets into the picture that no event has told of yet.
+    pub(crate) fn know(&mut self, tickets: &[Value]) {
+        for ticket in tickets {
+            if let Some(status) = Status::parse(text(ticket, "status")) {
+                self.board.know(text(ticket, "key"), status, number(ticket, "updated_at_ms"));
+            }
+        }
     }
 
     /// Moves the clocks on.

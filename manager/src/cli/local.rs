@@ -7,7 +7,7 @@ use super::context::Context;
 use super::error::CliError;
 use super::home::{ApiFile, FleetFile, Home};
 use super::model::{self, Choice, Wish};
-use super::out::Out;
+use super::out::{Out, items, text};
 use super::redis::{PrivateRedis, free_port};
 use secrecy::ExposeSecret;
 use shared::config::Config;
@@ -186,11 +186,10 @@ impl Fleet {
         let client = self.client()?;
         self.until(START, "manager", || client.is_ready()).await?;
         let wanted = options.workers + 1;
+        let works = |consumer: &serde_json::Value| ["worker", "reviewer"].contains(&text(consumer, "role"));
         let all_here = || async {
-            client
-                .get("/v1/fleet")
-                .await
-                .is_ok_and(|fleet| super::out::items(&fleet, "consumers").len() >= wanted)
+            let fleet = client.get("/v1/fleet").await;
+            fleet.is_ok_and(|fleet| items(&fleet, "consumers").iter().filter(|c| works(c)).count() >= wanted)
         };
         // Goals may come before everybody is there: late ones are waited for, not insisted on.
         if let Err(e @ CliError::Usage { .. }) = self.until(START, "workers", all_here).await {

@@ -6,7 +6,7 @@ use super::error::{CliError, Exit};
 use super::events::{self, Happening};
 use super::ids;
 use super::live::{Live, Style};
-use super::out::{number, short, text};
+use super::out::{items, number, short, text};
 use serde_json::Value;
 use shared::goal::GoalState;
 use shared::ticket::Status;
@@ -139,6 +139,11 @@ pub(crate) async fn to_end(
             Err(e) => return Err(e),
         };
         lost_since = None;
+        if live.lacks(number(&now, "tickets"))
+            && let Ok(page) = client.get(&format!("/v1/goals/{}/tickets", segment(goal))).await
+        {
+            live.know(items(&page, "tickets"));
+        }
         waiting = if waits_for_a_person(&now) { waiting + 1 } else { 0 };
         match GoalState::parse(text(&now, "state")).and_then(Exit::of_goal) {
             Some(Exit::NeedsPerson) | None if waiting >= WAITING_LOOKS => {
