@@ -103,9 +103,15 @@ use out::Out;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// A fleet of LLM agents on Redis: hand it a goal, get the deliverable.
+/// What was typed.
 #[derive(Debug, Parser)]
-#[command(name = "muster", version, about, propagate_version = true, max_term_width = 110)]
+#[command(
+    name = "muster",
+    version,
+    about = "A fleet of LLM agents on Redis: hand it a goal, get the deliverable.",
+    propagate_version = true,
+    max_term_width = 110
+)]
 struct Cli {
     /// Address of the manager. [default: that of the fleet running here]
     #[arg(long, global = true, env = env::URL, hide_env_values = true, value_name = "URL")]

@@ -23,6 +23,9 @@ const RESTART_LOOK: Duration = Duration::from_millis(100);
 /// Pauses between tries of a request that carries its idempotency key.
 const RETRY_PAUSES_MS: [u64; 5] = [200, 500, 1_000, 2_000, 4_000];
 
+/// Tries when there is not even a connection.
+const RETRIES_NOBODY: usize = 3;
+
 /// A manager that can be asked. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
@@ -146,8 +149,10 @@ impl Client {
     /// have been lost, because repeating it changes nothing.
     pub(crate) async fn post_once(&self, path: &str, body: &impl Serialize) -> Result<Value, CliError> {
         let mut tried = self.post(path, body).await;
-        for pause in RETRY_PAUSES_MS {
+        for (n, pause) in RETRY_PAUSES_MS.into_iter().enumerate() {
             match tried {
+                // Nobody there may be a manager that restarts, or a wrong address: not worth the whole wait.
+                Err(CliError::Unreachable { nobody: true, .. }) if n >= RETRIES_NOBODY => return tried,
                 Err(ref e) if e.is_passing() => {
                     tokio::time::sleep(Duration::from_millis(pause)).await;
                     tried = self.post(path, body).await;
@@ -225,6 +230,7 @@ impl Client {
     pub(crate) fn unreachable(&self, e: &reqwest::Error) -> CliError {
         CliError::Unreachable {
             url: Some(self.base.clone()),
+            nobody: e.is_connect(),
             detail: chain(e),
             hint: "start a fleet here with `muster up`, or give the right address by --url or MUSTER_URL"
                 .into(),

@@ -33,6 +33,7 @@ impl Context {
                 };
                 Err(CliError::Unreachable {
                     url: None,
+                    nobody: true,
                     detail,
                     hint: "start a fleet here with `muster up`, or name one by --url or MUSTER_URL".into(),
                 })

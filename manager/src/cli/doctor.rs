@@ -69,7 +69,7 @@ impl Check {
             State::Bad => ("BAD ", "1;31"),
             State::Skipped => ("-   ", "2"),
         };
-        let mut text = format!("{}  {:<14} {}", out.paint(mark, sgr), self.name, self.what);
+        let mut text = format!("{}  {:<15} {}", out.paint(mark, sgr), self.name, self.what);
         if !self.hint.is_empty() {
             text.push_str(&format!("\n      {} {}", out.paint("hint:", "1;36"), self.hint));
         }

@@ -56,7 +56,13 @@ pub(crate) enum CliError {
     #[error("{message}")]
     Usage { message: String, hint: String },
     #[error("no manager answers{}: {detail}", .url.as_deref().map(|u| format!(" at {u}")).unwrap_or_default())]
-    Unreachable { url: Option<String>, detail: String, hint: String },
+    Unreachable {
+        url: Option<String>,
+        detail: String,
+        hint: String,
+        /// Not even a connection: nobody is there, rather than an answer lost.
+        nobody: bool,
+    },
     /// The manager said no; `field` names what of the request it is about.
     #[error("{message}{}", .field.as_deref().map(|f| format!(" (field {f})")).unwrap_or_default())]
     Refused { status: u16, code: String, message: String, field: Option<String>, hint: String },

@@ -106,6 +106,11 @@ pub(crate) fn span(ms: u64) -> String {
     }
 }
 
+/// Millionths of a dollar as dollars.
+pub(crate) fn dollars(microusd: u64) -> String {
+    format!("{}.{:04}", microusd / 1_000_000, microusd % 1_000_000 / 100)
+}
+
 /// Bytes with a binary unit.
 pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];

@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::error::{CliError, Exit};
-use super::out::{items, number, one_line, span, table, text};
+use super::out::{dollars, items, number, one_line, span, table, text};
 use super::{config, intake};
 use serde_json::Value;
 
@@ -56,23 +56,18 @@ fn drawn(reply: &Value) -> String {
     let mut drawn = table(&["TICKET", "BY", "REVIEW", "NEEDS", "WHAT"], &rows);
     if let Some(e) = reply.get("estimate") {
         drawn.push_str(&format!(
-            "\n{} tickets, {} without a model; {} at once, {} in a row; about {} model calls, {} tokens, ${:.4}, {}\n",
+            "\n{} tickets, {} without a model; {} at once, {} in a row; about {} model calls, {} tokens, ${}, {}\n",
             number(e, "tickets"),
             number(e, "direct"),
             number(e, "width"),
             number(e, "critical_path"),
             number(e, "model_calls"),
             number(e, "input_tokens") + number(e, "output_tokens"),
-            micro(number(e, "microusd")),
+            dollars(number(e, "microusd")),
             span(number(e, "seconds") * 1_000),
         ));
     }
     drawn
-}
-
-#[expect(clippy::cast_precision_loss, reason = "shown with four decimals")]
-fn micro(microusd: u64) -> f64 {
-    microusd as f64 / 1e6
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::client::segment;
 use super::context::Context;
 use super::error::{CliError, Exit};
 use super::ids::{self, Target};
-use super::out::{items, now_ms, number, span, text};
+use super::out::{dollars, items, now_ms, number, span, text};
 use serde_json::Value;
 use shared::ticket::Check;
 
@@ -68,7 +68,7 @@ fn spent(value: &Value) -> String {
         0 => String::new(),
         budget => format!(" of {budget}"),
     };
-    format!("{tokens}{budget} tokens, {} microusd", number(value, "spent_microusd"))
+    format!("{tokens}{budget} tokens, ${}", dollars(number(value, "spent_microusd")))
 }
 
 fn of_goal(goal: &Value, now: u64) -> String {
@@ -185,7 +185,7 @@ mod tests {
                         plain
         tickets         3 (1 done, 2 running)
         plan            version 4
-        spent           12 of 100 tokens, 0 microusd
+        spent           12 of 100 tokens, $0.0000
         age             1m 0s
         "#);
     }
@@ -214,7 +214,7 @@ mod tests {
         counted         1 faults
         comment         - rows: 2 of 3
         summary         measured
-        spent           0 tokens, 0 microusd
+        spent           0 tokens, $0.0000
         "#);
     }
 }

@@ -1,5 +1,6 @@
 //! `muster tickets`: a goal's tickets in plan order.
 
+use super::board::nickname;
 use super::client::segment;
 use super::context::Context;
 use super::error::{CliError, Exit};
@@ -60,7 +61,7 @@ fn drawn(tickets: &[Value], keys: &BTreeMap<String, String>) -> String {
             vec![
                 text(t, "key").to_owned(),
                 text(t, "status").to_owned(),
-                text(t, "assignee").to_owned(),
+                nickname(text(t, "assignee")).to_owned(),
                 number(t, "attempts").to_string(),
                 number(t, "reviews").to_string(),
                 number(t, "spent_tokens").to_string(),

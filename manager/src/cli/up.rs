@@ -63,12 +63,10 @@ pub(crate) async fn run(ctx: &Context, args: &Args) -> Result<Exit, CliError> {
         script: prepared.as_ref().and_then(|p| p.script.clone()),
     };
     let mut fleet = Fleet::start(ctx, settings, options).await?;
-    ctx.out.note(&format!("API: {}  (token: {})", fleet.url, ctx.home.path("token").display()));
     let mut ended = Ok(Exit::Done);
     if let Some(prepared) = prepared {
         let client = fleet.client()?;
         ended = run::submit_and_watch(ctx, &client, prepared.ready, args.out.clone()).await;
-        ctx.out.note(&format!("API: {}", fleet.url));
         if args.once || matches!(ended, Err(CliError::Interrupted { .. } | CliError::BrokenPipe)) {
             let stopped = fleet.stop().await;
             return ended.and_then(|exit| stopped.map(|()| exit));
@@ -77,6 +75,7 @@ pub(crate) async fn run(ctx: &Context, args: &Args) -> Result<Exit, CliError> {
             ctx.out.error(e);
         }
     }
+    ctx.out.note(&format!("API: {}  (token: {})", fleet.url, ctx.home.path("token").display()));
     ctx.out.note("up until Ctrl-C; another terminal: `muster run \"…\"`, `muster list`, `muster inbox`");
     let broken = tokio::select! {
         () = super::signal::interrupted() => None,
