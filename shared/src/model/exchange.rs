@@ -5,6 +5,7 @@ use super::openai::{self, Assembly, Draft};
 use super::sse::{self, Line, Lines};
 use super::tolerant;
 use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
@@ -12,6 +13,9 @@ use tokio_util::sync::CancellationToken;
 
 /// Until the first line a server may read a long prompt or keep us in its queue: so many idle times.
 const FIRST_LINE_IDLES: u32 = 3;
+
+/// After the finish reason only the usage is missing: a server that keeps the connection open costs this much.
+const TAIL_MS_MAX: u64 = 3_000;
 
 /// Most bytes read of an error's body.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
@@ -102,10 +106,11 @@ async fn read(
             return Err(too_long(bounds));
         }
         for line in lines.push(&bytes).map_err(|_| too_long(bounds))? {
-            until = Instant::now() + bounds.idle;
             if events.take(&line, bounds.on_bytes)? {
                 return events.into_draft();
             }
+            let tail = Duration::from_millis(TAIL_MS_MAX).min(bounds.idle);
+            until = Instant::now() + if events.assembly.has_ended() { tail } else { bounds.idle };
         }
     }
     if let Some(line) = lines.rest() {
@@ -118,7 +123,7 @@ async fn read(
 #[derive(Default)]
 struct Events {
     assembly: Assembly,
-    /// Data lines that are no JSON yet: an event may spread over several.
+    /// Data lines that are no JSON by themselves: an event may spread over several, up to a blank line.
     pending: String,
     /// Lines of an answer that is no event stream.
     loose: String,
@@ -132,19 +137,20 @@ impl Events {
             Line::Done => return Ok(true),
             Line::Other => {}
             Line::Blank if self.pending.is_empty() => {}
-            Line::Blank => return Err(garbage(&self.pending)),
+            Line::Blank => {
+                let event = std::mem::take(&mut self.pending);
+                let (value, _) = tolerant::json(&event).map_err(|_| garbage(&event))?;
+                self.chunk(&value, on_bytes)?;
+            }
+            // Some servers send no blank lines, so an event that is complete in its line is taken at once.
+            Line::Data(data) if self.pending.is_empty() => match tolerant::json(data) {
+                Ok((value, _)) => self.chunk(&value, on_bytes)?,
+                Err(problem) if problem.truncated => self.pending = format!("{data}\n"),
+                Err(_) => return Err(garbage(data)),
+            },
             Line::Data(data) => {
                 self.pending.push_str(data);
-                match tolerant::json(&self.pending) {
-                    Ok((value, _)) => {
-                        self.pending.clear();
-                        self.chunks += 1;
-                        self.assembly.take(&value)?;
-                        on_bytes();
-                    }
-                    Err(problem) if problem.truncated => self.pending.push('\n'),
-                    Err(_) => return Err(garbage(&self.pending)),
-                }
+                self.pending.push('\n');
             }
             Line::Loose(text) => {
                 self.loose.push_str(text);
@@ -153,6 +159,13 @@ impl Events {
             }
         }
         Ok(false)
+    }
+
+    fn chunk(&mut self, value: &Value, on_bytes: &(dyn Fn() + Send + Sync)) -> Result<(), Fault> {
+        self.chunks += 1;
+        self.assembly.take(value)?;
+        on_bytes();
+        Ok(())
     }
 
     fn into_draft(mut self) -> Result<Draft, Fault> {

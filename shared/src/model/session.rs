@@ -1,7 +1,7 @@
 //! The budget of one answer: requests, time, records; and the only place that sends anything again (A25).
 
 use super::dialect::content::{self, Reading};
-use super::dialect::{Traits, prompted};
+use super::dialect::{Refused, Rung, Traits, prompted};
 use super::error::{ErrorClass, Fault, ModelError, redact};
 use super::exchange::{Bounds, exchange};
 use super::openai::{self, Draft, Format, Request};
@@ -161,7 +161,16 @@ impl<'a> Session<'a> {
                 Ok(draft) => return Ok(draft),
                 Err(fault) => fault,
             };
-            let learnt = fault.refused.is_some_and(|r| self.inner.memory.learn(self.model, r, traits));
+            let refused = fault.refused.filter(|refused| match refused {
+                // Nobody asked for it: the words of the error only sound like that.
+                Refused::Tools => !self.ask.tools.is_empty(),
+                Refused::Format => format.is_some(),
+                Refused::MaxTokens
+                | Refused::Temperature
+                | Refused::StreamOptions
+                | Refused::MissingReasoning => true,
+            });
+            let learnt = refused.is_some_and(|r| self.inner.memory.learn(self.model, r, traits));
             if learnt && !self.is_spent() {
                 continue;
             }
@@ -215,7 +224,7 @@ impl<'a> Session<'a> {
             tools = &[];
         }
         if let Some(format) = format
-            && traits.rung != super::dialect::Rung::JsonSchema
+            && traits.rung != Rung::JsonSchema
         {
             let words = wording::format(format.schema);
             match sent.to_mut().last_mut() {

@@ -72,3 +72,37 @@ pub(super) fn kind(line: &str) -> Line<'_> {
     }
     Line::Loose(line)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_come_whole_however_the_bytes_are_cut() {
+        let text = "data: {\"a\":\"\u{e4}\"}\r\n\r\n: hi\ndata: [DONE]";
+        for cut in 0..=text.len() {
+            let mut lines = Lines::new(100);
+            let mut got = lines.push(&text.as_bytes()[..cut]).unwrap();
+            got.extend(lines.push(&text.as_bytes()[cut..]).unwrap());
+            got.extend(lines.rest());
+            assert_eq!(got, ["data: {\"a\":\"\u{e4}\"}", "", ": hi", "data: [DONE]"]);
+        }
+    }
+
+    #[test]
+    fn a_line_without_end_is_refused() {
+        let mut lines = Lines::new(10);
+        assert_eq!(lines.push(b"12345"), Ok(vec![]));
+        assert_eq!(lines.push(b"678901"), Err(TooLong));
+    }
+
+    #[test]
+    fn kinds() {
+        assert_eq!(kind("data:{}"), Line::Data("{}"));
+        assert_eq!(kind("data: [DONE]"), Line::Done);
+        assert_eq!(kind(": OPENROUTER PROCESSING"), Line::Other);
+        assert_eq!(kind("event: error"), Line::Other);
+        assert_eq!(kind("  "), Line::Blank);
+        assert_eq!(kind("{\"a\":1}"), Line::Loose("{\"a\":1}"));
+    }
+}

@@ -6,6 +6,8 @@ use serde_json::Value;
 
 /// Candidates looked at in one text.
 const CANDIDATES_MAX: usize = 16;
+/// Opening brackets that are followed to their end: each may cost a pass over the whole text.
+const OPENINGS_MAX: usize = 64;
 
 /// Text that is no JSON.
 #[derive(Debug, PartialEq, Eq)]
@@ -168,12 +170,13 @@ pub(super) fn fenced(text: &str) -> Option<(&str, &str)> {
 pub(super) fn balanced(text: &str) -> Vec<&str> {
     let bytes = text.as_bytes();
     let mut found = vec![];
-    let mut at = 0;
-    while at < bytes.len() && found.len() < CANDIDATES_MAX {
+    let (mut at, mut openings) = (0, 0);
+    while at < bytes.len() && found.len() < CANDIDATES_MAX && openings < OPENINGS_MAX {
         if !matches!(bytes[at], b'{' | b'[') {
             at += 1;
             continue;
         }
+        openings += 1;
         match closing(&bytes[at..]) {
             Some(len) => {
                 found.push(&text[at..at + len]);
@@ -242,4 +245,52 @@ pub(super) fn candidates(text: &str) -> Vec<Value> {
         }
     }
     values
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_valid_stays_as_it_is() {
+        let text = r#"{"a":"x,} \ud83d\ude00 \\","b":[1,2]}"#;
+        assert_eq!(repaired(text), text);
+        assert_eq!(json(text).unwrap().1, false);
+    }
+
+    #[test]
+    fn repairs_keep_the_meaning() {
+        assert_eq!(json("[1,2,]").unwrap(), (json!([1, 2]), true));
+        assert_eq!(json("{\"a\":\"1\n2\t\u{1}\"}").unwrap(), (json!({"a": "1\n2\t\u{1}"}), true));
+        assert_eq!(json(r#""\udc00\ud800x""#).unwrap(), (json!("\u{fffd}\u{fffd}x"), true));
+        assert!(json("{\"a\": tru").unwrap_err().truncated);
+        assert!(!json("{'a': 1}").unwrap_err().truncated);
+    }
+
+    #[test]
+    fn a_text_full_of_brackets_ends_soon() {
+        let started = std::time::Instant::now();
+        assert_eq!(candidates(&"{".repeat(1_000_000)), Vec::<Value>::new());
+        assert!(started.elapsed() < std::time::Duration::from_secs(20));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in "(?s)[<>/a-z{}\\[\\]\"\\\\`:, \u{e4}\u{1f600}0-9\n]{0,200}") {
+            let _ = candidates(&text);
+            let _ = candidates(&format!("<think>{text}</think>```json\n{text}\n```"));
+            let tools = crate::tool::builtin();
+            let _ = crate::model::dialect::content::read(&format!("<tool_call>{text}<function={text}"), &tools);
+            let _ = crate::model::dialect::content::read(&text, &tools);
+        }
+
+        #[test]
+        fn what_a_program_writes_is_read_unchanged(text in ".{0,60}", number in any::<i64>()) {
+            let value = json!({"text": text, "list": [number, {"x": text}]});
+            prop_assert_eq!(json(&value.to_string()).unwrap(), (value.clone(), false));
+            prop_assert_eq!(serde_json::from_str::<Value>(&repaired(&value.to_string())).unwrap(), value);
+        }
+    }
 }

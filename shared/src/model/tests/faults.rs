@@ -278,3 +278,33 @@ async fn a15_reasoning_goes_back_only_where_it_is_demanded() {
     assert!(sent[1]["messages"][2].get("reasoning_content").is_none());
     assert_eq!(sent[2]["messages"][2]["reasoning_content"], "because");
 }
+
+#[tokio::test]
+async fn a4_a_server_that_keeps_the_connection_open_after_its_answer_is_not_waited_for() {
+    let text = chunk(json!({"content": "all"}), Some("stop"));
+    let fake = Fake::start(vec![lines(&format!("data: {text}\n\n"), Ending::Stall)]).await;
+    let mut patient = config(&fake);
+    patient.idle_timeout_ms = 60_000;
+    let begun = Instant::now();
+    let reply = chat_with(&Model::new(&patient).unwrap(), &hello(), &[]).await.unwrap();
+    assert_eq!((reply.text.as_str(), reply.usage.estimated), ("all", true));
+    assert!(begun.elapsed() < Duration::from_secs(30));
+}
+
+#[tokio::test]
+async fn an_answer_longer_than_the_limit_is_refused() {
+    let long = chunk(json!({"content": "x".repeat(5_000)}), Some("stop"));
+    let fake = Fake::start(vec![Answer::sse(&[long])]).await;
+    let mut small = config(&fake);
+    small.response_bytes_max = 2_000;
+    small.calls_per_answer_max = 1;
+    let error = chat_with(&Model::new(&small).unwrap(), &hello(), &[]).await.unwrap_err();
+    assert!(error.class == ErrorClass::Reply && error.detail.contains("response_bytes_max"), "{error}");
+}
+
+#[tokio::test]
+async fn an_event_may_spread_over_several_data_lines() {
+    let event = "data: {\"choices\": [{\"index\": 0,\ndata: \"delta\": {\"content\": \"hi\"},\ndata: \"finish_reason\": \"stop\"}]}\n\n";
+    let fake = Fake::start(vec![lines(event, Ending::Close)]).await;
+    assert_eq!(chat(&fake, &hello()).await.unwrap().text, "hi");
+}
