@@ -63,6 +63,7 @@ const SLEEPERS: &[(&str, &str)] = &[
     ("tests/harness/proxy.rs", "a slow network is what it plays"),
     ("tests/harness/model/wire.rs", "a slow model is what it plays"),
     ("worker/src/tools/tests.rs", "waits for a process of the sandbox, with a deadline"),
+    ("shared/src/consumer/tests.rs", "a handler that is busy is what it plays"),
     ("shared/src/sandbox/tests.rs", "polls the process table, with a deadline; the harness is not there"),
 ];
 
