@@ -16,6 +16,9 @@ use std::time::Duration;
 
 /// How long a stopped judge has to hand over the records of its calls; the engine's own grace is longer.
 const RECORDS_GRACE: Duration = Duration::from_secs(2);
+/// Tries to book a call while the store does not answer; then the log has its record.
+const BOOK_TRIES: u32 = 5;
+const BOOK_PAUSE: Duration = Duration::from_millis(200);
 
 /// Reviews what the consumer claims.
 pub(crate) struct Reviewer {
@@ -138,12 +141,21 @@ impl Reviewer {
             metrics::model_call(role, tier, call, took, record.input_tokens, record.output_tokens);
             let mut value = record.to_value();
             value["epoch"] = ticket.epoch.into();
-            let booked = self
-                .store
-                .book(&ticket.goal, &ticket.task_id, record.tokens(), record.microusd, &value)
-                .await;
-            if let Err(error) = booked {
-                tracing::warn!(ticket = %ticket.task_id, error = %error, "a model call could not be booked");
+            for attempt in 1..=BOOK_TRIES {
+                let booked = self
+                    .store
+                    .book(&ticket.goal, &ticket.task_id, record.tokens(), record.microusd, &value)
+                    .await;
+                match booked {
+                    Ok(()) => break,
+                    Err(error) if error.is_retryable() && attempt < BOOK_TRIES => {
+                        tokio::time::sleep(BOOK_PAUSE * attempt).await;
+                    }
+                    Err(error) => {
+                        tracing::error!(error = %error, record = %value, "model call not booked");
+                        break;
+                    }
+                }
             }
         }
     }
