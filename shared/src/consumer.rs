@@ -115,10 +115,11 @@ pub enum ConsumerError {
     AllLeaked,
 }
 
-/// How long readiness may be old: a renewal's period and some slack, at most the 10 s of Q27 by default.
+/// Readiness is old after a renewal's period and some slack: with full slots nothing is claimed between two
+/// renewals. A dead claim loop does not wait for this, it ends the process (Q27).
 #[must_use]
 pub fn readiness(lease: &config::Lease) -> Readiness {
-    Readiness::new(Duration::from_millis(lease.renew_ms.min(5_000) + 5_000))
+    Readiness::new(Duration::from_millis(lease.renew_ms.saturating_add(5_000)))
 }
 
 /// What all parts of the engine share.

@@ -121,6 +121,12 @@ impl Worker {
             Some(call) => sandboxed(&call.tool),
             None => self.tools.iter().any(|t| t.sandboxed && ticket.tools.contains(&t.bundle)),
         };
+        let asks = |name: &str| tool::find(&self.tools, name).is_some_and(|t| t.requires_confirmation);
+        if ticket.call.as_ref().is_some_and(|call| asks(&call.tool)) {
+            return Err(End::not_retryable(
+                "the call needs a person's confirmation, nobody can be asked from here",
+            ));
+        }
         if runs_code && self.sandbox.is_none() {
             return Err(End::not_retryable("the ticket runs code and this worker has no sandbox"));
         }

@@ -200,6 +200,10 @@ impl Session {
                 &[("name", call.name.as_str().into()), ("tools", names.into())],
             )?));
         };
+        if tool.requires_confirmation {
+            // I7: nobody can be asked from here, so it does not run.
+            return Ok(Act::Answer(nudge("unconfirmed", &[("name", call.name.as_str().into())])?));
+        }
         let reads = tool.effect == Effect::Reads;
         let args = match &call.args {
             Ok(args) => args.clone(),
