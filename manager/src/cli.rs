@@ -203,11 +203,11 @@ pub(crate) fn main() -> ExitCode {
         }
     };
     let out = Out::new(cli.json);
-    let command = match cli.command {
-        // Before any thread is started: the process becomes another one.
-        Command::Exec(args) => return exec::run(&args).into(),
-        command => command,
-    };
+    // Before any thread is started: the process becomes another one.
+    if let Command::Exec(args) = &cli.command {
+        return exec::run(args).into();
+    }
+    let command = cli.command;
     let ended = home::Home::new(&cli.home).and_then(|home| {
         let ctx = Context { out, url: cli.url.filter(|u| !u.trim().is_empty()), home, config: cli.config };
         let runtime =

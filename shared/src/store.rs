@@ -92,7 +92,7 @@ impl Store {
         let (by_hash, whole) = script.calls(&self.keys.ctl(), args);
         self.link.run(&by_hash, Some(&whole)).await.map_err(|e| match e {
             StoreError::Broken(text) => StoreError::Broken(format!("{}: {text}", script.name)),
-            other => other,
+            StoreError::Unavailable(_) | StoreError::Refused(_) | StoreError::OutOfMemory => e,
         })
     }
 

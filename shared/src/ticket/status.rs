@@ -231,10 +231,8 @@ impl Life {
         if *counter >= cap {
             return self.escalate(cause);
         }
-        match status {
-            Status::Pending | Status::Rejected => self.to_work(status),
-            other => self.to(other),
-        }
+        let waits_for_work = matches!(status, Status::Pending | Status::Rejected);
+        if waits_for_work { self.to_work(status) } else { self.to(status) }
     }
 
     /// Edited: counted from zero again, only the interventions stay.
