@@ -11,6 +11,7 @@ use super::out::{Out, items, text};
 use super::redis::{PrivateRedis, free_port};
 use secrecy::ExposeSecret;
 use shared::config::Config;
+use shared::sandbox::Sandbox;
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -158,6 +159,11 @@ impl Fleet {
             model_key: config.model.api_key.expose_secret().to_owned(),
             model_name: config.model.standard.clone(),
         };
+        // I7: no sandbox, no code; everything else works without one.
+        if let Ok(Err(missing)) = tokio::task::spawn_blocking(Sandbox::probe).await {
+            self.out.note(&format!("code tools are off: {missing}"));
+            env.push(("MUSTER_WORKER__ALLOW_NO_SANDBOX".to_owned(), "true".to_owned()));
+        }
         if self.choice == Choice::Rehearsal {
             let found = self.rehearse(binaries, options).await?;
             env.extend(found.settings());

@@ -105,7 +105,7 @@ pub(crate) async fn submit_and_watch(
             "folder": dir, "deliverables": made.iter().map(|f| f.to_json()).collect::<Vec<_>>(),
         }))?;
     }
-    ended.say(ctx);
+    ended.say(ctx, client).await;
     if !ctx.out.json {
         if !made.is_empty() {
             ctx.out.note("deliverables:");

@@ -6,7 +6,7 @@ use super::error::{CliError, Exit};
 use super::events::{self, Happening};
 use super::ids;
 use super::live::{Live, Style};
-use super::out::{items, number, short, text};
+use super::out::{items, number, one_line, short, text};
 use serde_json::Value;
 use shared::goal::GoalState;
 use shared::ticket::Status;
@@ -33,7 +33,7 @@ pub(crate) async fn run(ctx: &Context, args: &Args) -> Result<Exit, CliError> {
     let goal = ids::goal(&client, &args.goal).await?;
     let style = if ctx.out.live { Style::Live } else { Style::Data };
     let ended = to_end(ctx, &client, &goal, style).await?;
-    ended.say(ctx);
+    ended.say(ctx, &client).await;
     Ok(ended.exit)
 }
 
@@ -46,17 +46,26 @@ pub(crate) struct Ended {
 
 impl Ended {
     /// One sentence on stderr, with the way on.
-    pub(crate) fn say(&self, ctx: &Context) {
+    pub(crate) async fn say(&self, ctx: &Context, client: &Client) {
         let id = short(text(&self.goal, "id"));
         let cause = match (text(&self.goal, "cause"), text(&self.goal, "cause_detail")) {
             ("", "") => String::new(),
             (cause, "") => format!(": {cause}"),
-            (cause, detail) => format!(": {cause}: {}", super::out::one_line(detail, 400)),
+            (cause, detail) => format!(": {cause}: {}", one_line(detail, 400)),
         };
         match self.exit {
             Exit::Done => ctx.out.note(&format!("goal {id} is done")),
             Exit::NeedsPerson => {
                 ctx.out.note(&format!("goal {id} needs a person{cause}"));
+                // Of a ticket's question the goal itself says nothing.
+                let inbox = client.get("/v1/inbox").await.unwrap_or_default();
+                let asked = items(&inbox, "decisions");
+                for d in
+                    asked.iter().filter(|d| text(d, "goal") == text(&self.goal, "id") && text(d, "key") != "")
+                {
+                    let why = one_line(text(d, "detail"), 300);
+                    ctx.out.note(&format!("  {id}/{}: {}: {why}", text(d, "key"), text(d, "cause")));
+                }
                 ctx.out.note("  hint: `muster inbox` says what is asked, `muster answer` decides it");
             }
             Exit::Cancelled => ctx.out.note(&format!("goal {id} was cancelled{cause}")),
