@@ -21,6 +21,8 @@ mod config;
 mod context;
 #[path = "cli/dead_letters.rs"]
 mod dead_letters;
+#[path = "cli/deliver.rs"]
+mod deliver;
 #[path = "cli/demo.rs"]
 mod demo;
 #[path = "cli/doctor.rs"]
@@ -155,6 +157,8 @@ enum Command {
     Inbox(inbox::Args),
     /// Decide something of the inbox.
     Answer(answer::Args),
+    /// Your own files in a ticket's place.
+    Deliver(deliver::Args),
     /// A word to a goal's manager.
     Note(note::Args),
     /// Stop a goal or ticket.
@@ -255,6 +259,7 @@ async fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliError> {
         Command::Logs(args) => logs::run(ctx, args).await,
         Command::Inbox(args) => inbox::run(ctx, args).await,
         Command::Answer(args) => answer::run(ctx, args).await,
+        Command::Deliver(args) => deliver::run(ctx, args).await,
         Command::Note(args) => note::run(ctx, args).await,
         Command::Cancel(args) => cancel::run(ctx, args).await,
         Command::Pause(args) => pause::run(ctx, args, "pause").await,

@@ -50,7 +50,10 @@ fn drawn(decisions: &[Value], now: u64) -> String {
         let how = match text(d, "kind") {
             "goal" => format!("muster answer {} \"…\"", name(d)),
             "awaiting_approval" => format!("muster answer {} --approve | --deny", name(d)),
-            _ => format!("muster answer {} --retry [--note \"…\"] | --skip | --fail", name(d)),
+            _ => format!(
+                "muster answer {0} --retry [--note \"…\"] | --skip | --fail   or   muster deliver {0} FILE…",
+                name(d)
+            ),
         };
         drawn.push_str(&format!("  {how}\n\n"));
     }
@@ -75,7 +78,7 @@ mod tests {
             - rows: 2 of 3
           - retry: another try, counters reset
           - expiry: the ticket fails
-          muster answer 0193f0a0b1c2/measure --retry [--note "…"] | --skip | --fail
+          muster answer 0193f0a0b1c2/measure --retry [--note "…"] | --skip | --fail   or   muster deliver 0193f0a0b1c2/measure FILE…
         "#);
     }
 }
