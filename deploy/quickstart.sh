@@ -27,7 +27,7 @@ need() { command -v "$1" >/dev/null 2>&1 || missing+=("$2"); }
 need redis-server redis-server
 need python3 python3
 [ "$(uname -s)" = Linux ] && need bwrap bubblewrap
-need cc gcc
+command -v cc >/dev/null 2>&1 || missing+=(gcc libc6-dev)
 
 if [ ${#missing[@]} -gt 0 ]; then
   if command -v apt-get >/dev/null 2>&1; then
@@ -38,7 +38,7 @@ if [ ${#missing[@]} -gt 0 ]; then
     else
       die "missing: ${missing[*]}; neither root nor sudo to install them" "as root: apt-get install ${missing[*]}"
     fi
-    say "installing: ${missing[*]}"
+    say "installing: ${missing[*]} (services of their own are not started)"
     log="$(mktemp)"
     # The package would start a Redis of its own on 6379; this fleet brings a private one. A policy that says no to
     # starting services lasts for this installation only, and only where there is none yet.
@@ -47,12 +47,16 @@ if [ ${#missing[@]} -gt 0 ]; then
       printf '#!/bin/sh\nexit 101\n' | "${root[@]}" tee "$policy" >/dev/null
       "${root[@]}" chmod 755 "$policy"
       made=1
+      trap '"${root[@]}" rm -f "$policy"' EXIT
     fi
     ok=1
     { "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -q \
       && "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "${missing[@]}"
     } >"$log" 2>&1 || ok=
-    [ -z "$made" ] || "${root[@]}" rm -f "$policy"
+    if [ -n "$made" ]; then
+      "${root[@]}" rm -f "$policy"
+      trap - EXIT
+    fi
     if [ -z "$ok" ]; then
       tail -n 15 "$log" >&2
       die "apt-get could not install ${missing[*]}" "install them by hand and call this again; the whole log is $log" 1

@@ -254,22 +254,17 @@ async fn blobs(config: &Config, store: Option<&Store>) -> Check {
     let Some(store) = store else {
         return Check::ok(name, format!("{folder} (whether it is shared is in Redis)"));
     };
-    match store.fleet_nonce().await {
-        Ok((nonce, _)) if blobs.sees_nonce(&nonce).await => {
+    // Only looked at: a nonce made here, with a wrong folder, would keep the real fleet from starting.
+    match store.fleet_nonce_if_any().await {
+        Ok(Some(nonce)) if blobs.sees_nonce(&nonce).await => {
             Check::ok(name, format!("{folder}, shared with the fleet"))
         }
-        Ok(_) if no_consumers(store).await => {
-            Check::ok(name, format!("{folder}; no fleet has marked it yet"))
-        }
-        Ok(_) => {
+        Ok(None) => Check::ok(name, format!("{folder}; no fleet has marked it yet")),
+        Ok(Some(_)) => {
             Check::new(name, State::Bad, format!("{folder} is not the folder that the fleet writes to"), hint)
         }
         Err(e) => Check::new(name, State::Bad, e.to_string(), hint),
     }
-}
-
-async fn no_consumers(store: &Store) -> bool {
-    store.consumers().await.is_ok_and(|consumers| consumers.is_empty())
 }
 
 async fn sandbox() -> Check {

@@ -201,6 +201,17 @@ impl Store {
         Ok((reply::text(self.command("HGET", &[&key, "nonce"]).await?)?, made))
     }
 
+    /// The fleet's nonce if there is one; for who only looks and must not make it.
+    ///
+    /// # Errors
+    /// [`StoreError`] when Redis does not answer.
+    pub async fn fleet_nonce_if_any(&self) -> Result<Option<String>> {
+        match self.command("HGET", &[&self.keys.ctl(), "nonce"]).await? {
+            Value::Nil => Ok(None),
+            value => reply::text(value).map(Some),
+        }
+    }
+
     /// Keeps an API token: its hash and what it may do.
     ///
     /// # Errors
