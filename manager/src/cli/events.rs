@@ -166,4 +166,36 @@ mod tests {
             );
         }
     }
+
+    #[tokio::test]
+    async fn c3_following_goes_on_where_a_broken_stream_ended() {
+        use axum::extract::Query;
+        use std::collections::HashMap;
+        let event = |id: &str| format!("id: {id}\ndata: {{\"id\":\"{id}\",\"at_ms\":1,\"event\":\"e\"}}\n\n");
+        let app = axum::Router::new().route(
+            "/v1/goals/g/events",
+            axum::routing::get(move |Query(query): Query<HashMap<String, String>>| async move {
+                // A manager that leaves after two events, then one that knows the rest.
+                match query["after"].as_str() {
+                    "0" => event("1-0") + &event("2-0") + "event: end\ndata: {\"state\":\"shutdown\"}\n\n",
+                    "2-0" => event("3-0") + "event: end\ndata: {\"state\":\"done\"}\n\n",
+                    other => panic!("asked for events after {other}"),
+                }
+            }),
+        );
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, app).await });
+        let (to, mut happenings) = mpsc::channel(8);
+        tokio::spawn(follow(Client::new(&url, None).unwrap(), "g".into(), "0".into(), to));
+        let mut seen = vec![];
+        while let Some(happening) = happenings.recv().await {
+            match happening {
+                Happening::Event(event) => seen.push(event.id),
+                Happening::End => break,
+                Happening::Lost(e) => panic!("{e}"),
+            }
+        }
+        assert_eq!(seen, ["1-0", "2-0", "3-0"]);
+    }
 }

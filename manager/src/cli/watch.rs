@@ -18,6 +18,8 @@ const LOOK: Duration = Duration::from_millis(1_000);
 const TICK: Duration = Duration::from_millis(250);
 /// After the end, the rest of the events is waited for this long.
 const REST: Duration = Duration::from_secs(2);
+/// After this many looks without anything at work, it is asked whether anybody serves the lanes.
+const IDLE_LOOKS: u32 = 5;
 /// This many looks in a row must find that only a person can go on.
 const WAITING_LOOKS: u32 = 2;
 
@@ -60,8 +62,9 @@ impl Ended {
                 // Of a ticket's question the goal itself says nothing.
                 let inbox = client.get("/v1/inbox").await.unwrap_or_default();
                 let asked = items(&inbox, "decisions");
-                for d in
-                    asked.iter().filter(|d| text(d, "goal") == text(&self.goal, "id") && text(d, "key") != "")
+                for d in asked
+                    .iter()
+                    .filter(|d| text(d, "goal") == text(&self.goal, "id") && !text(d, "key").is_empty())
                 {
                     let why = one_line(text(d, "detail"), 300);
                     ctx.out.note(&format!("  {id}/{}: {}: {why}", text(d, "key"), text(d, "cause")));
@@ -97,7 +100,7 @@ pub(crate) async fn to_end(
     let mut interrupt = std::pin::pin!(super::signal::interrupted());
     let mut looked_at: Option<Instant> = None;
     let mut lost_since: Option<Instant> = None;
-    let mut waiting = 0;
+    let (mut waiting, mut idle) = (0, 0);
     let mut over: Option<(Ended, Instant)> = None;
     let mut stream_ended = false;
     let ended = loop {
@@ -153,6 +156,12 @@ pub(crate) async fn to_end(
         {
             live.know(items(&page, "tickets"));
         }
+        idle = if is_idle(&now) { idle + 1 } else { 0 };
+        if idle == IDLE_LOOKS {
+            for lane in unserved(&client.get("/v1/stats").await.unwrap_or_default()) {
+                live.note(&format!("nobody serves the lane {lane}: `muster doctor` says the way out"));
+            }
+        }
         waiting = if waits_for_a_person(&now) { waiting + 1 } else { 0 };
         match GoalState::parse(text(&now, "state")).and_then(Exit::of_goal) {
             Some(Exit::NeedsPerson) | None if waiting >= WAITING_LOOKS => {
@@ -167,9 +176,27 @@ pub(crate) async fn to_end(
     Ok(ended)
 }
 
+fn count(goal: &Value, status: Status) -> u64 {
+    goal.get("counts").map_or(0, |counts| number(counts, status.as_str()))
+}
+
+/// Tickets are ready, and nobody has taken one.
+fn is_idle(goal: &Value) -> bool {
+    count(goal, Status::Running) == 0 && count(goal, Status::Pending) + count(goal, Status::Reviewing) > 0
+}
+
+/// Lanes in which something waits and that nobody serves.
+fn unserved(stats: &Value) -> Vec<String> {
+    let gauges = stats.get("gauges").unwrap_or(&Value::Null);
+    let served = |lane: &str| gauges.get("consumers").is_some_and(|c| number(c, lane) > 0);
+    let demand = gauges.get("demand").and_then(Value::as_object);
+    let waiting = demand.into_iter().flatten().filter(|(_, n)| n.as_u64() > Some(0));
+    waiting.map(|(lane, _)| lane.clone()).filter(|lane| !served(lane)).collect()
+}
+
 /// Whether nothing of the goal moves any more until a person decides something.
 fn waits_for_a_person(goal: &Value) -> bool {
-    let count = |status: Status| goal.get("counts").map_or(0, |counts| number(counts, status.as_str()));
+    let count = |status: Status| count(goal, status);
     let moving: u64 =
         [Status::Pending, Status::Running, Status::Reviewing, Status::Rejected, Status::Escalated]
             .map(count)
@@ -183,6 +210,14 @@ fn waits_for_a_person(goal: &Value) -> bool {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn an_unserved_lane_is_found_when_nothing_runs() {
+        assert!(is_idle(&json!({"counts": {"pending": 1}})));
+        assert!(!is_idle(&json!({"counts": {"pending": 1, "running": 1}})));
+        let stats = json!({"gauges": {"demand": {"work.gpu": 1, "review": 2, "work.x": 0}, "consumers": {"review": 1}}});
+        assert_eq!(unserved(&stats), ["work.gpu"]);
+    }
 
     #[test]
     fn a_person_is_waited_for_only_when_nothing_else_moves() {

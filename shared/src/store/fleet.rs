@@ -206,10 +206,8 @@ impl Store {
     /// # Errors
     /// [`StoreError`] when Redis does not answer.
     pub async fn fleet_nonce_if_any(&self) -> Result<Option<String>> {
-        match self.command("HGET", &[&self.keys.ctl(), "nonce"]).await? {
-            Value::Nil => Ok(None),
-            value => reply::text(value).map(Some),
-        }
+        let value = self.command("HGET", &[&self.keys.ctl(), "nonce"]).await?;
+        if value == Value::Nil { Ok(None) } else { reply::text(value).map(Some) }
     }
 
     /// Keeps an API token: its hash and what it may do.

@@ -117,3 +117,42 @@ fn two_inputs_may_not_share_a_place() {
     let e = ready(&Goal { input: vec![one, two], ..goal("look") }, &Config::default()).unwrap_err();
     assert!(e.to_string().contains("data/a.txt"), "{e}");
 }
+
+#[tokio::test]
+async fn a_lost_answer_is_asked_again_with_the_same_key() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (keys_to, mut keys) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        for n in 0..2 {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            let mut heard = String::new();
+            let key = loop {
+                let mut buffer = [0; 4096];
+                let read = socket.read(&mut buffer).await.unwrap();
+                heard.push_str(&String::from_utf8_lossy(&buffer[..read]));
+                let body = heard.split("\r\n\r\n").nth(1).unwrap_or_default();
+                if let Ok(body) = serde_json::from_str::<serde_json::Value>(body) {
+                    break text(&body, "idempotency_key").to_owned();
+                }
+            };
+            keys_to.send(key).unwrap();
+            // The first answer is lost: the connection closes without one.
+            if n == 1 {
+                let body = r#"{"goal":"g1","state":"planning","duplicate":true}"#;
+                let reply = format!(
+                    "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+                    body.len()
+                );
+                socket.write_all(reply.as_bytes()).await.unwrap();
+            }
+        }
+    });
+    let ready = ready(&goal("write a poem"), &Config::default()).unwrap();
+    let answer = submit(&Client::new(&url, None).unwrap(), ready).await.unwrap();
+    assert_eq!(text(&answer, "goal"), "g1");
+    let (first, second) = (keys.recv().await.unwrap(), keys.recv().await.unwrap());
+    assert!(!first.is_empty());
+    assert_eq!(first, second);
+}
