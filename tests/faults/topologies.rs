@@ -87,7 +87,7 @@ async fn q06_sentinel_promotes_the_replica_and_the_store_follows() {
     let store = Store::connect(&config).await.unwrap();
     sealed(&store, &reviewed(6)).await;
     // Everything is on the replica before the master dies.
-    set.master.query::<i64>(&["WAIT", "1", "1000"]).await.unwrap();
+    set.caught_up().await.unwrap();
     set.master.kill();
     // A sentinel that saw its clock jump acts on nothing for 30 s (its tilt mode).
     let patience = scale().patience() + Duration::from_secs(60);

@@ -119,6 +119,23 @@ impl Sentinel {
         Ok(Self { master, replica, port, child, _folder: folder })
     }
 
+    /// Waits until the replica has all that the master has. (WAIT would speak for its own connection's writes only.)
+    ///
+    /// # Errors
+    /// When it does not catch up in time.
+    pub async fn caught_up(&self) -> Result<()> {
+        let offset = async |server: &Redis, field: &str| -> Result<String> {
+            let info: String = server.query(&["INFO", "replication"]).await?;
+            Ok(info.lines().find_map(|l| l.strip_prefix(field)).unwrap_or_default().trim().to_owned())
+        };
+        wait::until("the replica has everything", scale().patience(), async || {
+            let want = offset(&self.master, "master_repl_offset:").await?;
+            let got = offset(&self.replica, "slave_repl_offset:").await?;
+            Ok((!got.is_empty() && want == got).then_some(()))
+        })
+        .await
+    }
+
     /// `redis-sentinel://host:port/master`.
     #[must_use]
     pub fn url(&self) -> String {

@@ -18,6 +18,8 @@ use tokio::sync::Mutex;
 
 /// Tries of one call before it is given back as unavailable; the waits between them are doubled.
 const TRIES: u32 = 4;
+/// Connections that one dial may make in turn: sentinels, the master, its role.
+const DIAL_STEPS: u32 = 4;
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 
 /// What an error asks for.
@@ -35,10 +37,6 @@ pub(super) enum Ask {
 }
 
 /// Which of these an error is.
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "the crate's enums grow; what is not known is not retried"
-)]
 pub(super) fn class(e: &redis::RedisError) -> Ask {
     let code = e.code().unwrap_or_default();
     if code == "OOM" || e.to_string().contains("OOM command not allowed") {
@@ -88,8 +86,39 @@ impl Conn {
 
 enum Target {
     Single(redis::Client),
-    Sentinel(Mutex<SentinelClient>),
+    Sentinel(SentinelTarget),
     Cluster { nodes: Vec<String>, username: Option<String>, password: Option<String> },
+}
+
+/// What is known of a master behind sentinels.
+struct SentinelTarget {
+    sentinels: Vec<redis::ConnectionAddr>,
+    master: String,
+    db: Option<i64>,
+    tls: bool,
+    username: Option<String>,
+    password: Option<String>,
+}
+
+impl SentinelTarget {
+    /// A client that has asked nobody yet. One for each connection, so that a dial that was given up leaves nothing behind.
+    fn client(&self) -> redis::RedisResult<SentinelClient> {
+        let (sentinels, master) = (self.sentinels.clone(), self.master.clone());
+        let mut builder = SentinelClientBuilder::new(sentinels, master, SentinelServerType::Master)?;
+        if let Some(db) = self.db {
+            builder = builder.set_client_to_redis_db(db);
+        }
+        if self.tls {
+            builder = builder.set_client_to_redis_tls_mode(redis::TlsMode::Secure);
+        }
+        if let Some(user) = &self.username {
+            builder = builder.set_client_to_redis_username(user);
+        }
+        if let Some(password) = &self.password {
+            builder = builder.set_client_to_redis_password(password);
+        }
+        builder.build()
+    }
 }
 
 /// Makes connections to the server that the configuration names.
@@ -110,27 +139,22 @@ impl Dialer {
                 let (hosts, path) = hosts.split_once('/').unwrap_or((hosts, ""));
                 let mut path = path.split('/');
                 let master = path.next().filter(|m| !m.is_empty()).unwrap_or("mymaster");
-                let addresses = hosts
+                let sentinels = hosts
                     .split(',')
                     .map(|h| format!("redis://{h}").into_connection_info().map(|i| i.addr().clone()))
                     .collect::<redis::RedisResult<Vec<_>>>()
                     .map_err(refused)?;
-                let mut builder = SentinelClientBuilder::new(addresses, master, SentinelServerType::Master)
-                    .map_err(refused)?;
-                if let Some(db) = path.next().and_then(|d| d.parse().ok()) {
-                    builder = builder.set_client_to_redis_db(db);
-                }
-                if scheme.starts_with("rediss") {
-                    builder = builder.set_client_to_redis_tls_mode(redis::TlsMode::Secure);
-                }
-                if let Some(user) = auth.0 {
-                    builder = builder.set_client_to_redis_username(user);
-                }
                 let password = if secret.is_empty() { auth.1 } else { Some(secret) };
-                if let Some(password) = password {
-                    builder = builder.set_client_to_redis_password(password);
-                }
-                Target::Sentinel(Mutex::new(builder.build().map_err(refused)?))
+                let target = SentinelTarget {
+                    sentinels,
+                    master: master.to_owned(),
+                    db: path.next().and_then(|d| d.parse().ok()),
+                    tls: scheme.starts_with("rediss"),
+                    username: auth.0.map(Into::into),
+                    password: password.map(Into::into),
+                };
+                target.client().map_err(refused)?;
+                Target::Sentinel(target)
             }
             "redis-cluster" | "rediss-cluster" => {
                 let (auth, hosts) = split_auth(rest);
@@ -156,8 +180,16 @@ impl Dialer {
         Ok(Self { target, connect_timeout: Duration::from_millis(config.connect_timeout_ms) })
     }
 
-    /// A new connection whose replies may take `response`.
+    /// A new connection whose replies may take `response`. Bounded as a whole: it is several connections in
+    /// turn behind a sentinel or a cluster.
     pub(super) async fn dial(&self, response: Duration) -> redis::RedisResult<Conn> {
+        let limit = self.connect_timeout * DIAL_STEPS;
+        tokio::time::timeout(limit, self.dial_once(response))
+            .await
+            .unwrap_or_else(|_| Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()))
+    }
+
+    async fn dial_once(&self, response: Duration) -> redis::RedisResult<Conn> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.connect_timeout))
             .set_response_timeout(Some(response));
@@ -166,7 +198,7 @@ impl Dialer {
                 Ok(Conn::One(client.get_multiplexed_async_connection_with_config(&config).await?))
             }
             Target::Sentinel(client) => {
-                Ok(Conn::One(client.lock().await.get_async_connection_with_config(&config).await?))
+                Ok(Conn::One(client.client()?.get_async_connection_with_config(&config).await?))
             }
             Target::Cluster { nodes, username, password } => {
                 let mut builder = ClusterClient::builder(nodes.clone())
