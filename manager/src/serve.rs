@@ -13,9 +13,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::task::TaskTracker;
 
-/// How long a start waits for the mark that another program is just leaving in the blob store.
-const NONCE_LOOKS: u32 = 25;
-const NONCE_EVERY: Duration = Duration::from_millis(200);
 /// After the slots have ended, open requests get this long.
 const REQUESTS_DRAIN: Duration = Duration::from_secs(3);
 
@@ -34,7 +31,7 @@ pub(crate) async fn serve(context: service::Context) -> anyhow::Result<()> {
     };
     let store = Store::connect(&config.redis).await.context("redis")?;
     let blobs = Blobs::open(&config.blobs).context("blobs")?;
-    see_fleet_nonce(&store, &blobs).await?;
+    shared::consumer::check_blobs(&store, &blobs).await?;
     let listener = tokio::net::TcpListener::bind(&config.manager.listen)
         .await
         .with_context(|| format!("cannot listen on manager.listen = {}", config.manager.listen))?;
@@ -109,27 +106,4 @@ async fn drain(slots: &Slots, work: &TaskTracker, drain_ms: u64) {
     slots.cut.cancel();
     // Bounded even if Redis is down: the sweeper takes over then.
     let _ = tokio::time::timeout(GIVE_BACK, work.wait()).await;
-}
-
-/// Several hosts must see the same blobs: the first manager leaves a mark, every other has to find it.
-async fn see_fleet_nonce(store: &Store, blobs: &Blobs) -> anyhow::Result<()> {
-    let (nonce, made) = store.fleet_nonce().await.context("the fleet's record")?;
-    if made {
-        blobs.write_nonce(&nonce).await.context("blobs")?;
-    }
-    // Whoever made it may be about to write it.
-    let mut seen = blobs.sees_nonce(&nonce).await;
-    for _ in 0..NONCE_LOOKS {
-        if seen {
-            break;
-        }
-        tokio::time::sleep(NONCE_EVERY).await;
-        seen = blobs.sees_nonce(&nonce).await;
-    }
-    anyhow::ensure!(
-        seen,
-        "the blob folder is not the one that the rest of this fleet uses\n  \
-         hint: all hosts must share blobs.folder; for a fresh start with an empty folder use another redis.prefix"
-    );
-    Ok(())
 }

@@ -12,13 +12,9 @@ use shared::service::Context;
 use shared::store::Store;
 use shared::telemetry::probe;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// The lane of finished work.
 const LANE: &str = "review";
-/// How often, and how far apart, the fleet's mark is looked for at start.
-const NONCE_LOOKS: u32 = 20;
-const NONCE_PAUSE: Duration = Duration::from_millis(250);
 
 /// Serves the review lane until the stop.
 ///
@@ -28,7 +24,7 @@ pub(crate) async fn serve(ctx: Context) -> anyhow::Result<()> {
     let config = Arc::new(ctx.config);
     let store = Store::connect(&config.redis).await?;
     let blobs = Blobs::open(&config.blobs)?;
-    see_fleet_nonce(&store, &blobs).await?;
+    shared::consumer::check_blobs(&store, &blobs).await?;
     std::fs::create_dir_all(&config.reviewer.scratch_folder)
         .with_context(|| format!("reviewer.scratch_folder {}", config.reviewer.scratch_folder.display()))?;
     let sandbox = match Sandbox::probe() {
@@ -78,22 +74,4 @@ pub(crate) async fn serve(ctx: Context) -> anyhow::Result<()> {
     let ended = consumer::run(store, blobs, reviewer, options, ctx.stop).await;
     sweeping.abort();
     Ok(ended?)
-}
-
-/// Whoever makes the fleet's nonce leaves its mark in the blobs; whoever does not see the mark has another folder.
-async fn see_fleet_nonce(store: &Store, blobs: &Blobs) -> anyhow::Result<()> {
-    let (nonce, made) = store.fleet_nonce().await?;
-    if made {
-        return Ok(blobs.write_nonce(&nonce).await?);
-    }
-    // The maker may be between the two steps.
-    for _ in 0..NONCE_LOOKS {
-        if blobs.sees_nonce(&nonce).await {
-            return Ok(());
-        }
-        tokio::time::sleep(NONCE_PAUSE).await;
-    }
-    anyhow::bail!(
-        "blobs.folder is not the one that the rest of the fleet uses\n  hint: name the same shared folder everywhere"
-    )
 }

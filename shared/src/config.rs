@@ -70,7 +70,8 @@ pub struct Lease {
     pub retry_delay_ms: u64,
     /// A person's decision expires after this long (= denied, failed).
     pub person_expiry_ms: u64,
-    /// Finished work without an eligible reviewer for this long goes to a person.
+    /// Finished work without an eligible reviewer, or ready work in a lane that no live worker serves, goes to a
+    /// person after this long.
     pub reviewer_wait_ms: u64,
     /// An owner that ignores a cancel is fenced after this long.
     pub cancel_grace_ms: u64,

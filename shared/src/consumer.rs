@@ -8,6 +8,7 @@
 
 mod attempt;
 mod batch;
+mod blob_mark;
 mod claims;
 mod held;
 mod presence;
@@ -15,6 +16,7 @@ mod renewer;
 mod settle;
 pub mod sweeper;
 
+pub use blob_mark::{NotShared, check_blobs};
 pub use held::{Pulse, StopReason, Suspect};
 
 use crate::blob::Blobs;
@@ -239,42 +241,6 @@ async fn drain<H: Handler>(engine: &Arc<Engine<H>>) {
     if tokio::time::timeout(engine.grace() + FAREWELL, engine.tasks.wait()).await.is_err() {
         tracing::warn!(running = engine.held.len(), "left with tickets in hand; they are swept");
     }
-}
-
-/// How long the maker of the fleet's nonce may take to write its blob.
-const NONCE_WAIT: Duration = Duration::from_secs(5);
-
-/// This process does not see the fleet's files.
-#[derive(Debug, thiserror::Error)]
-pub enum NotShared {
-    #[error(
-        "blobs.folder is not the one that the rest of the fleet uses: the mark {0} is not there\n  hint: mount one \
-         folder on every host of the fleet and name it in blobs.folder, or give this fleet its own redis.prefix"
-    )]
-    Blobs(String),
-    #[error(transparent)]
-    Store(#[from] crate::store::StoreError),
-    #[error("blobs.folder: {0}")]
-    Write(#[from] crate::blob::BlobError),
-}
-
-/// Proves with the fleet's nonce that this process sees the same blobs as the others; the first one writes it.
-///
-/// # Errors
-/// [`NotShared`]: the process must not take tickets whose files it cannot read.
-pub async fn check_blobs(store: &Store, blobs: &Blobs) -> Result<(), NotShared> {
-    let (nonce, made) = store.fleet_nonce().await?;
-    if made {
-        blobs.write_nonce(&nonce).await?;
-    }
-    let began = std::time::Instant::now();
-    while !blobs.sees_nonce(&nonce).await {
-        if began.elapsed() >= NONCE_WAIT {
-            return Err(NotShared::Blobs(nonce));
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    Ok(())
 }
 
 /// Role, host, pid and 64 random bits.

@@ -1,8 +1,10 @@
 //! The store's part of the invariants that no other file carries: places, counters, caps, gates, satisfied goals.
 
 use harness::desk::{Desk, Planned, completion, expect, independent, spec};
+use harness::scale::scale;
+use harness::wait;
 use serde_json::json;
-use shared::goal::NewGoal;
+use shared::goal::{GoalState, NewGoal};
 use shared::message::InboxKind;
 use shared::store::{Answered, Completion, Finish, Finished, Patched, Permit, PersonDecision, Written};
 use shared::ticket::patch::{Edit, PatchOp};
@@ -98,6 +100,45 @@ async fn q17_a_running_ticket_without_a_lease_is_recovered_and_counted() {
         let again = desk.work(16).await.unwrap();
         assert_eq!(again.iter().filter(|c| c.ticket.counters.losses == 1).count(), 10);
         desk.oracle().await.unwrap();
+    }
+}
+
+/// A lane that no live worker serves is a person's decision, not a queue; work goes on as soon as one comes.
+#[tokio::test]
+async fn i4_a_lane_that_nobody_serves_is_put_to_a_person() {
+    let mut desk = Desk::start().await.unwrap();
+    desk.lease.reviewer_wait_ms = 100;
+    let plan = desk.plan(&independent(1)).await.unwrap();
+    let goal = async || desk.store.goal(&plan.goal).await.unwrap().unwrap();
+    wait::until("a person is asked", scale().patience(), async || {
+        desk.sweep().await?;
+        Ok((goal().await.state == GoalState::NeedsHuman).then_some(()))
+    })
+    .await
+    .unwrap();
+    assert_eq!(goal().await.cause, "unserved_lane");
+    assert!(goal().await.cause_detail.contains("work.default"));
+    assert_eq!(desk.store.open_decisions(10).await.unwrap().len(), 1);
+    desk.oracle().await.unwrap();
+    let on = PersonDecision::Answer { text: "wait on".into(), budget_tokens: None };
+    assert_eq!(desk.store.answer(&plan.goal, 0, "r1", "ann", &on).await.unwrap(), Answered::Ok);
+    assert_eq!(goal().await.state, GoalState::Running);
+    assert_eq!(desk.drain().await.unwrap(), 1);
+}
+
+/// Conclusions of accepted work, and of that alone, reach the goal's shared list, once.
+#[tokio::test]
+async fn conclusions_of_accepted_work_are_shared() {
+    let desk = Desk::start().await.unwrap();
+    let plan = desk.plan(&[spec("reviewed", &[], ReviewPolicy::Code)]).await.unwrap();
+    for (pass, known) in [(false, 0), (true, 1)] {
+        let claim = desk.one().await.unwrap();
+        let mut done = completion(&claim.held);
+        done.report.conclusions = vec!["water is wet".into(), "water is wet".into()];
+        assert_eq!(desk.store.complete(&[done]).await.unwrap(), [Written::Ok]);
+        let review = desk.one_review().await.unwrap();
+        assert_eq!(desk.decide(&review.held, pass).await.unwrap(), Written::Ok);
+        assert_eq!(desk.store.goal(&plan.goal).await.unwrap().unwrap().conclusions.len(), known);
     }
 }
 

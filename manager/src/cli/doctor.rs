@@ -255,7 +255,7 @@ async fn blobs(config: &Config, store: Option<&Store>) -> Check {
         return Check::ok(name, format!("{folder} (whether it is shared is in Redis)"));
     };
     // Only looked at: a nonce made here, with a wrong folder, would keep the real fleet from starting.
-    match store.fleet_nonce_if_any().await {
+    match store.fleet_nonce().await {
         Ok(Some(nonce)) if blobs.sees_nonce(&nonce).await => {
             Check::ok(name, format!("{folder}, shared with the fleet"))
         }

@@ -189,25 +189,23 @@ impl Store {
         Ok((taken, queued))
     }
 
-    /// The fleet's nonce (made by the first who asks): proves that two hosts see the same blob store.
-    /// The flag says whether this call made it: only the maker may write the nonce blob.
+    /// The fleet's nonce, if there is one: it proves that two hosts see the same blob store.
     ///
     /// # Errors
     /// [`StoreError`] when Redis does not answer.
-    pub async fn fleet_nonce(&self) -> Result<(String, bool)> {
-        let key = self.keys.ctl();
-        let fresh = crate::ticket::new_id();
-        let made = reply::number(self.command("HSETNX", &[&key, "nonce", &fresh]).await?)? == 1;
-        Ok((reply::text(self.command("HGET", &[&key, "nonce"]).await?)?, made))
-    }
-
-    /// The fleet's nonce if there is one; for who only looks and must not make it.
-    ///
-    /// # Errors
-    /// [`StoreError`] when Redis does not answer.
-    pub async fn fleet_nonce_if_any(&self) -> Result<Option<String>> {
+    pub async fn fleet_nonce(&self) -> Result<Option<String>> {
         let value = self.command("HGET", &[&self.keys.ctl(), "nonce"]).await?;
         if value == Value::Nil { Ok(None) } else { reply::text(value).map(Some) }
+    }
+
+    /// Offers a nonce whose mark is written; returns the one that holds, this one or an earlier.
+    ///
+    /// # Errors
+    /// [`StoreError`] when Redis does not answer; repeatable.
+    pub async fn offer_fleet_nonce(&self, nonce: &str) -> Result<String> {
+        let key = self.keys.ctl();
+        self.command("HSETNX", &[&key, "nonce", nonce]).await?;
+        reply::text(self.command("HGET", &[&key, "nonce"]).await?)
     }
 
     /// Keeps an API token: its hash and what it may do.

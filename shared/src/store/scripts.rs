@@ -55,7 +55,6 @@ scripts! {
     GOAL_KEYS = "goal_keys";
     MANAGE_CLAIM = "manage_claim";
     MANAGE_FINISH = "manage_finish";
-    NO_REVIEWER = "no_reviewer";
     OUTCOME = "outcome";
     PATCH = "patch";
     PLAN_STORE = "plan_store";
@@ -66,4 +65,5 @@ scripts! {
     SUBMIT_GOAL = "submit_goal";
     SWEEP = "sweep";
     TICKETS = "tickets";
+    UNSERVED = "unserved";
 }

@@ -46,7 +46,7 @@ impl Store {
                 more = reply::texts(answer)?.get(1).is_some_and(|m| m == "1");
             }
         }
-        self.call(&scripts::NO_REVIEWER, &[arg(lease.reviewer_wait_ms), arg(lease.person_expiry_ms)]).await?;
+        self.call(&scripts::UNSERVED, &[arg(lease.reviewer_wait_ms), arg(lease.person_expiry_ms)]).await?;
         Ok(total)
     }
 

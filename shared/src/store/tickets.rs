@@ -56,7 +56,7 @@ impl Store {
         }
     }
 
-    /// `None`: the ticket is gone between the claim and this read.
+    /// `None`: the ticket does not read, or is gone between the claim and this read.
     async fn claimed(&self, request: &ClaimRequest<'_>, item: Value) -> Result<Option<Claim>> {
         let mut parts = reply::array(item)?.into_iter();
         let mut next = || parts.next().unwrap_or(Value::Nil);
@@ -65,7 +65,16 @@ impl Store {
         let lease_id = reply::text(next())?;
         let raw = reply::bytes(next())?;
         let queue_wait_ms = reply::number(next())?;
-        let Some(ticket) = self.ticket(&id).await? else { return Ok(None) };
+        let ticket = match self.ticket(&id).await {
+            Ok(Some(ticket)) => ticket,
+            Ok(None) => return Ok(None),
+            // The others of the batch go on; this one lapses until its cap, and then a person sees it.
+            Err(StoreError::Broken(problem)) => {
+                tracing::error!(ticket = id, problem, "a claimed ticket does not read");
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
         // The hash is the truth: a body that does not decode costs nothing but its trace context.
         let delivery = match codec::decode(&raw) {
             Ok(delivery) => Some(delivery),

@@ -24,6 +24,7 @@ for i = 1, #ARGV, 9 do
           redis.call('HSET', gk(g.id), 'root', root)
           g.root = root
         end
+        add_conclusions(g.id, report)
         move(t, 'done', { word = 'completed', set = set })
         ended(t)
       else

@@ -26,6 +26,7 @@ for i = 1, #ARGV, 9 do
         redis.call('HSET', gk(g.id), 'root', root)
         g.root = root
       end
+      add_conclusions(g.id, redis.call('HGET', hk(id), 'result') or '')
       move(t, 'done', { word = 'accepted', set = set, detail = verdict })
       ended(t)
       out[#out + 1] = 'OK'

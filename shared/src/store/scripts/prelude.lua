@@ -343,6 +343,22 @@ local function reopen_need(dep_id, need, need_done)
   if need_done and not needs_open(dep) then move(dep, 'pending', { word = 'ready', who = 'fleet' }) end
 end
 
+-- Conclusions of accepted work join the goal's shared list, once each.
+local FACTS_MAX = 500
+local function add_fact(goal, text)
+  if text == '' or redis.call('LPOS', gk(goal) .. ':facts', text) then return end
+  redis.call('RPUSH', gk(goal) .. ':facts', text)
+  redis.call('LTRIM', gk(goal) .. ':facts', -FACTS_MAX, -1)
+end
+local function add_conclusions(goal, report)
+  if not string.find(report, '"conclusions":["', 1, true) then return end
+  local ok, r = pcall(cjson.decode, report)
+  if not ok or type(r.conclusions) ~= 'table' then return end
+  for _, c in ipairs(r.conclusions) do
+    if type(c) == 'string' then add_fact(goal, string.sub(c, 1, 4096)) end
+  end
+end
+
 -- Counting (I8) and caps (I11) ------------------------------------------------------------------------
 local function escalate(t, cause, o)
   o.set = o.set or {}

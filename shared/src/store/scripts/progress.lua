@@ -1,14 +1,10 @@
 #!lua flags=allow-oom
 -- progress: id, epoch, lease id, status, message, conclusion   answers OK FENCED GONE
 -- A worker's word during its attempt; an obstacle wakes the manager.
-local FACTS_MAX = 500
 local t = load(ARGV[1])
 if not t or not goal_of(t.goal) then return 'GONE' end
 if not (t.owned and t.epoch == tonumber(ARGV[2]) and t.lease_id == ARGV[3]) then return 'FENCED' end
 event(t.goal, 'progress', t, t.status, t.status, t.assignee, ARGV[4] .. ': ' .. ARGV[5])
-if ARGV[6] ~= '' then
-  redis.call('RPUSH', gk(t.goal) .. ':facts', ARGV[6])
-  redis.call('LTRIM', gk(t.goal) .. ':facts', -FACTS_MAX, -1)
-end
+add_fact(t.goal, ARGV[6])
 if ARGV[4] == 'obstacle' then inbox(goal_of(t.goal), 'obstacle', t, ARGV[5]) end
 return 'OK'
