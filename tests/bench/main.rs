@@ -1,12 +1,14 @@
-//! Benchmarks of the delivery layer: this program is the peer `muster` of the queue benchmark.
+//! Benchmarks of the delivery layer, beside the peers of the queue benchmark.
 //!
-//! `muster-bench worker LANE|review`, `enqueue KIND N`, `pace PER_S SECONDS`, `fanout N`, with the environment
+//! `muster-bench run [SCENARIO…]` measures (see `run.rs`); build it with `--release`. The other words make this program a
+//! peer like the others: `muster-bench worker LANE|review`, `enqueue KIND N`, `pace PER_S SECONDS`, `fanout N`, with the environment
 //! `PEER_REDIS` (URL), `PEER_MARKS` (file), `PEER_CONC` (tickets at once): the words that the other peers' programs take, so
 //! that one driver runs them all. Handlers append one line with a time to the mark file and do nothing else.
 #![expect(clippy::print_stdout, reason = "the result is its output")]
 
 mod feed;
 mod marks;
+mod run;
 mod serve;
 
 use anyhow::{Result, bail};
@@ -25,7 +27,17 @@ fn main() -> Result<()> {
             }
             ["pace", rate, secs] => feed::pace(rate.parse()?, secs.parse()?).await,
             ["fanout", n] => feed::fanout(n.parse()?).await,
-            _ => bail!("usage: muster-bench worker LANE | enqueue KIND N | pace PER_S SECONDS | fanout N"),
+            ["run", names @ ..] => {
+                run::need_tools()?;
+                let all = if names.is_empty() { run::SCENARIOS } else { names };
+                for name in all {
+                    for row in run::scenario(name).await? {
+                        println!("{row}");
+                    }
+                }
+                Ok(())
+            }
+            _ => bail!("usage: muster-bench run [noop|two_hop|latency|fanout] | worker LANE | enqueue KIND N | pace PER_S SECONDS | fanout N"),
         }
     })
 }
