@@ -123,7 +123,7 @@ async fn a_lost_answer_is_asked_again_with_the_same_key() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let (keys_to, mut keys) = tokio::sync::mpsc::unbounded_channel();
+    let (keys_to, mut keys) = tokio::sync::mpsc::channel(2);
     tokio::spawn(async move {
         for n in 0..2 {
             let (mut socket, _) = listener.accept().await.unwrap();
@@ -137,7 +137,7 @@ async fn a_lost_answer_is_asked_again_with_the_same_key() {
                     break text(&body, "idempotency_key").to_owned();
                 }
             };
-            keys_to.send(key).unwrap();
+            keys_to.send(key).await.unwrap();
             // The first answer is lost: the connection closes without one.
             if n == 1 {
                 let body = r#"{"goal":"g1","state":"planning","duplicate":true}"#;
