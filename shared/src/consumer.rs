@@ -12,6 +12,7 @@ mod blob_mark;
 mod claims;
 mod held;
 mod presence;
+mod publishing;
 mod renewer;
 mod settle;
 pub mod sweeper;
@@ -136,6 +137,7 @@ struct Engine<H> {
     held: Arc<Registry>,
     completions: Batcher<Completion>,
     decisions: Batcher<Decision>,
+    publishing: publishing::Turns,
     slots: Arc<Semaphore>,
     tasks: TaskTracker,
     /// Slots whose handler ignores its stop token.
@@ -183,6 +185,7 @@ pub async fn run<H: Handler>(
         held: Arc::new(Registry::default()),
         completions: Batcher::start(store.clone()),
         decisions: Batcher::start(store.clone()),
+        publishing: publishing::Turns::default(),
         slots: Arc::new(Semaphore::new(options.slots)),
         store,
         blobs,

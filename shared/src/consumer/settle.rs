@@ -103,6 +103,7 @@ async fn publish<H>(
     if overlay.is_empty() {
         return ended(persist(engine, entry, &write).await);
     }
+    let _turn = engine.publishing.take(&claim.ticket.goal).await;
     for _ in 0..MERGES_MAX {
         let Some(root) = root(engine, claim, entry).await else { return Some(Kind::Dropped) };
         match workspace::merge(&engine.blobs, &claim.ticket.goal, &root, overlay).await {
