@@ -1,7 +1,9 @@
 //! The manager's model calls: one structured answer, why there is none, and what it cost (I10).
 
 use serde_json::Value;
-use shared::model::{Ask, CallRecord, ErrorClass, Message, Model, ModelError};
+use shared::config::Lease;
+use shared::goal::Goal;
+use shared::model::{Account, Ask, CallRecord, ErrorClass, Message, Model, ModelError};
 use shared::store::{Store, StoreError};
 use shared::telemetry::metrics;
 use shared::ticket::Tier;
@@ -36,6 +38,7 @@ impl Failure {
                 ErrorClass::Context => "model_context",
                 ErrorClass::Auth => "model_auth",
                 ErrorClass::Network => "model_unreachable",
+                ErrorClass::Budget => "budget",
                 ErrorClass::Cancelled => "cancelled",
             },
         }
@@ -51,6 +54,7 @@ impl Failure {
             Self::Budget { .. } => "answer with a higher budget_tokens",
             Self::Model(error) => match error.class {
                 ErrorClass::Auth => "set model.api_key, then answer",
+                ErrorClass::Budget => "answer with a higher budget_tokens",
                 ErrorClass::Context => {
                     "shorten the goal or choose a model with a larger context, then answer"
                 }
@@ -133,6 +137,22 @@ impl Call<'_> {
     }
 }
 
+/// The model on the goal's account, if there is one and the goal may still spend (I7).
+pub(crate) fn model_for(
+    model: Option<&Model>,
+    store: &Store,
+    goal: &Goal,
+    ticket: &str,
+    lease: &Lease,
+) -> Result<Model, Failure> {
+    let Some(model) = model else { return Err(Failure::NoModel) };
+    let (budget, spent) = (goal.budget_tokens, goal.spent_tokens);
+    if budget > 0 && spent >= budget {
+        return Err(Failure::Budget { budget, spent });
+    }
+    Ok(model.on_account(Account::new(store, &goal.id, ticket, lease)))
+}
+
 /// Books one request on the goal, and on the ticket when it was about one. Money that was spent is booked even
 /// when the answer is of no use, or the step is fenced (I3).
 ///
@@ -144,7 +164,11 @@ pub(crate) async fn book(
     ticket: &str,
     record: &CallRecord,
 ) -> Result<(), StoreError> {
-    store.book(goal, ticket, record.tokens(), record.microusd, &record.to_value()).await
+    if record.settled {
+        return Ok(());
+    }
+    let value = record.to_value();
+    store.settle(&record.call, goal, ticket, record.tokens(), record.microusd, &value).await.map(|_| ())
 }
 
 /// Counts it for the metrics.
@@ -157,6 +181,7 @@ pub(crate) fn count(tier: Tier, record: &CallRecord) {
         "context" => metrics::Call::Context,
         "auth" => metrics::Call::Auth,
         "network" => metrics::Call::Network,
+        "budget" => metrics::Call::Budget,
         "cancelled" => metrics::Call::Cancelled,
         _ => metrics::Call::Ours,
     };

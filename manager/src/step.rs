@@ -227,7 +227,7 @@ impl Step<'_> {
     }
 
     async fn ask_for_plan(&self) -> Result<Stored, Stop> {
-        let model = self.may_ask()?;
+        let model = &self.may_ask("")?;
         let files = self.inputs().await?;
         let beat = || self.pulse.beat();
         let asked = planner::ask(model, &self.manager.config, &self.goal, files, &self.cut, &beat).await;
@@ -242,13 +242,10 @@ impl Step<'_> {
     }
 
     /// The model, if there is one and the goal may still spend (I7).
-    fn may_ask(&self) -> Result<&Model, Stop> {
-        let Some(model) = &self.manager.model else { return Err(Stop::of_failure(&Failure::NoModel)) };
-        let (budget, spent) = (self.goal.budget_tokens, self.goal.spent_tokens);
-        if budget > 0 && spent >= budget {
-            return Err(Stop::of_failure(&Failure::Budget { budget, spent }));
-        }
-        Ok(model)
+    fn may_ask(&self, ticket: &str) -> Result<Model, Stop> {
+        let (m, lease) = (self.manager, &self.manager.config.lease);
+        let model = calls::model_for(m.model.as_ref(), &m.store, &self.goal, ticket, lease);
+        model.map_err(|failure| Stop::of_failure(&failure))
     }
 
     async fn inputs(&self) -> Result<Vec<Input>, Stop> {
@@ -328,9 +325,10 @@ impl Step<'_> {
         ticket: &Ticket,
         tickets: &[Ticket],
     ) -> Result<Result<Vec<PatchOp>, String>, Stop> {
-        let model = match self.may_ask() {
+        let model = &match self.may_ask(&ticket.task_id) {
             Ok(model) => model,
-            Err(Stop::Person { cause, detail }) => {
+            // A budget is the goal's to ask for: the ticket waits with it.
+            Err(Stop::Person { cause, detail }) if cause != "budget" => {
                 return Ok(Err(format!(
                     "it ends with {} and no model may decide ({cause}: {detail})",
                     ticket.cause
@@ -344,7 +342,9 @@ impl Step<'_> {
         self.book(&ticket.task_id, &asked.records).await;
         match asked.outcome {
             Ok(ops) => Ok(Ok(ops)),
-            Err(failure) if failure.is_cancelled() => Err(Stop::GiveBack),
+            Err(failure) if failure.is_cancelled() || failure.cause() == "budget" => {
+                Err(Stop::of_failure(&failure))
+            }
             Err(failure) => Ok(Err(format!(
                 "it ends with {} and the model could not decide ({}: {failure})",
                 ticket.cause,

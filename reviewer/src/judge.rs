@@ -76,7 +76,8 @@ impl JudgeError {
                 ErrorClass::Quota { .. } | ErrorClass::Overload | ErrorClass::Network => {
                     Some(FailClass::Wait)
                 }
-                ErrorClass::Cancelled => None,
+                // Out of budget: the goal waits for a person, the review for the goal.
+                ErrorClass::Budget | ErrorClass::Cancelled => None,
             },
         }
     }

@@ -6,7 +6,7 @@ use crate::judge::{Case, Judge, JudgeError};
 use shared::blob::Blobs;
 use shared::config::Config;
 use shared::consumer::{Handler, Job, Outcome};
-use shared::model::{CallRecord, Model};
+use shared::model::{Account, CallRecord, Model};
 use shared::sandbox::Sandbox;
 use shared::store::Store;
 use shared::telemetry::metrics;
@@ -118,8 +118,10 @@ impl Reviewer {
         }
         let goal =
             self.store.goal(&ticket.goal).await?.ok_or_else(|| ReviewError::NoGoal(ticket.goal.clone()))?;
+        let account = Account::new(&self.store, &ticket.goal, &ticket.task_id, &self.config.lease);
+        let model = self.model.as_ref().map(|model| model.on_account(account));
         let judge = Judge {
-            model: self.model.as_ref(),
+            model: model.as_ref(),
             tier: self.config.reviewer.tier,
             blobs: &self.blobs,
             shown_bytes_max: self.config.reviewer.file_bytes_max,
@@ -139,15 +141,15 @@ impl Reviewer {
             let (tier, role) = (self.config.reviewer.tier.as_str(), metrics::Role::Reviewer);
             let call = call_of(&record.error);
             metrics::model_call(role, tier, call, took, record.input_tokens, record.output_tokens);
+            if record.settled {
+                continue;
+            }
             let mut value = record.to_value();
             value["epoch"] = ticket.epoch.into();
             for attempt in 1..=BOOK_TRIES {
-                let booked = self
-                    .store
-                    .book(&ticket.goal, &ticket.task_id, record.tokens(), record.microusd, &value)
-                    .await;
-                match booked {
-                    Ok(()) => break,
+                let (id, tokens, microusd) = (&ticket.task_id, record.tokens(), record.microusd);
+                match self.store.settle(&record.call, &ticket.goal, id, tokens, microusd, &value).await {
+                    Ok(_) => break,
                     Err(error) if error.is_retryable() && attempt < BOOK_TRIES => {
                         tokio::time::sleep(BOOK_PAUSE * attempt).await;
                     }
@@ -164,7 +166,7 @@ impl Reviewer {
 /// The metric's word for how a call ended.
 fn call_of(error: &str) -> metrics::Call {
     use metrics::Call as C;
-    [C::Ours, C::Reply, C::Quota, C::Overload, C::Context, C::Auth, C::Network, C::Cancelled]
+    [C::Ours, C::Reply, C::Quota, C::Overload, C::Context, C::Auth, C::Network, C::Budget, C::Cancelled]
         .into_iter()
         .find(|call| call.as_str() == error)
         .unwrap_or(C::Ok)

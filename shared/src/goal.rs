@@ -106,6 +106,8 @@ pub struct Goal {
     pub language: String,
     pub budget_tokens: u64,
     pub spent_tokens: u64,
+    /// Held by calls under way, at their worst case.
+    pub reserved_tokens: u64,
     pub spent_microusd: u64,
     pub deadline_at_ms: u64,
     pub deadline_policy: DeadlinePolicy,

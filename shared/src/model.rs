@@ -5,6 +5,7 @@
 //! `exchange` (one HTTP request), `session` (the budget of one answer and the only retries there are),
 //! `structured` (validated JSON), `tolerant` (reading what models really send), `error` and `record`.
 
+mod account;
 mod arguments;
 mod dialect;
 mod error;
@@ -19,6 +20,7 @@ mod tests;
 mod tolerant;
 mod wording;
 
+pub use account::Account;
 pub use error::{ErrorClass, ModelError};
 pub use record::CallRecord;
 pub use structured::Schema;
@@ -149,6 +151,7 @@ pub struct Reply {
 #[derive(Clone)]
 pub struct Model {
     inner: Arc<Inner>,
+    account: Option<Account>,
 }
 
 struct Inner {
@@ -176,13 +179,22 @@ impl Model {
         let http = builder
             .build()
             .map_err(|e| ModelError::new(ErrorClass::Ours, format!("cannot make an HTTP client: {e}")))?;
-        Ok(Self { inner: Arc::new(Inner { http, config: config.clone(), memory: Memory::default() }) })
+        Ok(Self {
+            inner: Arc::new(Inner { http, config: config.clone(), memory: Memory::default() }),
+            account: None,
+        })
     }
 
     /// The model's name that serves the tier: part of an actor's identity.
     #[must_use]
     pub fn name(&self, tier: Tier) -> &str {
         self.inner.config.name(tier)
+    }
+
+    /// The same client, whose calls are reserved and settled on this account.
+    #[must_use]
+    pub fn on_account(&self, account: Account) -> Self {
+        Self { inner: Arc::clone(&self.inner), account: Some(account) }
     }
 
     /// One answer: text, tool calls, or both. All retries happen in here, within `calls_per_answer_max` requests
@@ -193,7 +205,7 @@ impl Model {
     /// # Errors
     /// [`ModelError`] says whose fault it was and carries the records of what was sent all the same.
     pub async fn chat(&self, ask: &Ask<'_>) -> Result<Reply, ModelError> {
-        Session::new(&self.inner, ask).chat().await
+        Session::new(&self.inner, ask, self.account.as_ref()).chat().await
     }
 
     /// One JSON value that is valid against the schema and accepted by `check`. Problems are quoted back to the
@@ -211,7 +223,7 @@ impl Model {
         schema: &Value,
         check: impl Fn(&Value) -> Result<T, Vec<String>>,
     ) -> Result<(T, Vec<CallRecord>), ModelError> {
-        structured::ask(&self.inner, ask, name, schema, check).await
+        structured::ask(&self.inner, ask, self.account.as_ref(), name, schema, check).await
     }
 }
 

@@ -10,6 +10,7 @@ mod fields;
 mod fleet;
 mod goals;
 mod keys;
+mod ledger;
 mod link;
 mod people;
 mod reply;
@@ -20,6 +21,7 @@ mod tickets;
 mod waiter;
 
 pub use calls::*;
+pub use ledger::{Reservation, Reserved};
 pub use waiter::Waiter;
 
 use crate::config;

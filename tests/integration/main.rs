@@ -11,6 +11,7 @@ mod doctor;
 mod fences;
 mod gates;
 mod harness_self;
+mod ledger;
 mod needs;
 mod plan_files;
 mod reviewer;

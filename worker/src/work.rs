@@ -10,7 +10,7 @@ use context::Read;
 use shared::blob::Blobs;
 use shared::config::Config;
 use shared::consumer::{Handler, Job, Outcome};
-use shared::model::Model;
+use shared::model::{Account, Model};
 use shared::sandbox::Sandbox;
 use shared::store::{Store, StoreError};
 use shared::ticket::{FailClass, Report, Ticket};
@@ -51,7 +51,6 @@ impl Worker {
         let ticket = &job.claim.ticket;
         self.check_possible(ticket)?;
         let read = Read::of(&self.store, ticket).await.map_err(|e| unavailable(&e))?;
-        check_budget(&read.goal)?;
         let attempt = self.open(ticket).await?;
         job.pulse.beat();
         let clashes: Vec<String> = attempt.clashes().iter().map(|c| c.path.clone()).collect();
@@ -84,6 +83,9 @@ impl Worker {
         let Some(model) = &self.model else {
             return Err(End::not_retryable("this worker has no model: set model.url and model.standard"));
         };
+        // I7: each call is reserved on the goal's budget before it is sent.
+        let model =
+            &model.on_account(Account::new(&self.store, &ticket.goal, &ticket.task_id, &self.config.lease));
         let Some(role) = self.roles.find(&ticket.role) else {
             return Err(End::not_retryable(format!("there is no role `{}` here", ticket.role)));
         };
@@ -182,17 +184,6 @@ fn fit(report: &mut Report, bytes_max: usize) {
             return;
         }
     }
-}
-
-/// I7: a budget that is spent opens nothing.
-fn check_budget(goal: &shared::goal::Goal) -> Result<(), End> {
-    if goal.budget_tokens > 0 && goal.spent_tokens >= goal.budget_tokens {
-        return Err(End::not_retryable(format!(
-            "budget: {} of the goal's {} tokens are spent",
-            goal.spent_tokens, goal.budget_tokens
-        )));
-    }
-    Ok(())
 }
 
 fn unavailable(error: &StoreError) -> End {

@@ -27,6 +27,8 @@ pub enum ErrorClass {
     Auth,
     /// No connection, a cut one, or one that stalled.
     Network,
+    /// The goal's budget does not allow the call; it was not sent, and a person is asked.
+    Budget,
     /// The caller's `stop` came.
     Cancelled,
 }
@@ -43,6 +45,7 @@ impl ErrorClass {
             Self::Context => "context",
             Self::Auth => "auth",
             Self::Network => "network",
+            Self::Budget => "budget",
             Self::Cancelled => "cancelled",
         }
     }
@@ -52,7 +55,7 @@ impl ErrorClass {
     pub fn retryable(self) -> bool {
         match self {
             Self::Reply | Self::Quota { .. } | Self::Overload | Self::Network => true,
-            Self::Ours | Self::Context | Self::Auth | Self::Cancelled => false,
+            Self::Ours | Self::Context | Self::Auth | Self::Budget | Self::Cancelled => false,
         }
     }
 }

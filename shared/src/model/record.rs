@@ -9,6 +9,11 @@ use serde_json::Value;
 pub struct CallRecord {
     /// Version of this format; readers take N and N−1.
     pub v: u32,
+    /// What it was reserved under in the ledger; empty: it was not.
+    pub call: String,
+    /// Booked already, on its real usage.
+    #[serde(skip)]
+    pub settled: bool,
     /// `planner`, `worker` or `reviewer`.
     pub role: String,
     pub model: String,
@@ -46,7 +51,7 @@ impl CallRecord {
         self.input_tokens + self.output_tokens
     }
 
-    /// For [`crate::store::Store::book`].
+    /// For [`crate::store::Store::settle`].
     #[must_use]
     pub fn to_value(&self) -> Value {
         serde_json::to_value(self).unwrap_or(Value::Null)

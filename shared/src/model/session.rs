@@ -1,12 +1,13 @@
 //! The budget of one answer: requests, time, records; and the only place that sends anything again (A25).
 
+use super::account::Worst;
 use super::dialect::content::{self, Reading};
 use super::dialect::{Refused, Rung, Traits, prompted};
 use super::error::{ErrorClass, Fault, ModelError, redact};
 use super::exchange::{Bounds, exchange};
 use super::openai::{self, Draft, Format, Request};
 use super::tolerant::{self, Thought};
-use super::{Ask, CallRecord, Finish, Inner, Message, Reply, Usage, arguments, wording};
+use super::{Account, Ask, CallRecord, Finish, Inner, Message, Reply, Usage, arguments, wording};
 use secrecy::ExposeSecret;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -24,6 +25,7 @@ const BYTES_PER_TOKEN: usize = 4;
 pub(super) struct Session<'a> {
     inner: &'a Inner,
     ask: &'a Ask<'a>,
+    account: Option<&'a Account>,
     model: &'a str,
     begun: Instant,
     deadline: Instant,
@@ -33,11 +35,12 @@ pub(super) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn new(inner: &'a Inner, ask: &'a Ask<'a>) -> Self {
+    pub(super) fn new(inner: &'a Inner, ask: &'a Ask<'a>, account: Option<&'a Account>) -> Self {
         let begun = Instant::now();
         Self {
             inner,
             ask,
+            account,
             model: inner.config.name(ask.tier),
             begun,
             deadline: begun + Duration::from_millis(inner.config.call_timeout_ms),
@@ -202,6 +205,7 @@ impl<'a> Session<'a> {
             | ErrorClass::Context
             | ErrorClass::Auth
             | ErrorClass::Network
+            | ErrorClass::Budget
             | ErrorClass::Cancelled => 0,
         };
         hint.max(backoff / 2) + rand::random_range(0..=backoff / 2)
@@ -215,6 +219,10 @@ impl<'a> Session<'a> {
         traits: Traits,
     ) -> Result<Draft, Fault> {
         let config = &self.inner.config;
+        let output_tokens_max = match self.ask.output_tokens_max {
+            0 => config.output_tokens_max,
+            n => n,
+        };
         let mut tools = self.ask.tools;
         let mut sent = Cow::Borrowed(messages);
         let has_calls =
@@ -240,16 +248,25 @@ impl<'a> Session<'a> {
             messages: &sent,
             tools,
             format,
-            output_tokens_max: match self.ask.output_tokens_max {
-                0 => config.output_tokens_max,
-                n => n,
-            },
+            output_tokens_max,
             temperature: config.temperature,
             traits,
         });
+        let bytes = body.to_string().into_bytes();
+        let prompt_bytes = bytes.len();
+        // I7: what it may cost at worst is set aside before it is sent.
+        let call = match self.account {
+            Some(account) => {
+                account.settle(&mut self.records).await;
+                let worst = Worst::of(prompt_bytes, output_tokens_max, config);
+                account.reserve(worst, self.deadline, self.ask).await?
+            }
+            None => String::new(),
+        };
         self.requests += 1;
         let mut record = CallRecord {
             v: 1,
+            call,
             role: self.ask.role.into(),
             model: self.model.into(),
             dialect: match format {
@@ -265,8 +282,6 @@ impl<'a> Session<'a> {
             started_at_ms: unix_ms(),
             ..CallRecord::default()
         };
-        let bytes = body.to_string().into_bytes();
-        let prompt_bytes = bytes.len();
         let begun = Instant::now();
         let bounds = Bounds {
             idle: Duration::from_millis(config.idle_timeout_ms.max(1)),
@@ -275,7 +290,11 @@ impl<'a> Session<'a> {
             stop: self.ask.stop,
             on_bytes: self.ask.on_bytes,
         };
-        let outcome = exchange(&self.inner.http, &config.url, &config.api_key, bytes, &bounds).await;
+        let sent = exchange(&self.inner.http, &config.url, &config.api_key, bytes, &bounds);
+        let outcome = match self.account {
+            Some(account) => account.while_kept(&record.call, sent).await,
+            None => sent.await,
+        };
         record.duration_ms = millis(begun.elapsed());
         let outcome = match outcome {
             Ok(draft) => {

@@ -270,6 +270,7 @@ pub(super) fn goal(m: &Map) -> Result<Goal> {
         language: m.text("language"),
         budget_tokens: m.number("budget_tokens"),
         spent_tokens: m.number("spent_tokens"),
+        reserved_tokens: m.number("reserved_tokens"),
         spent_microusd: m.number("spent_microusd"),
         deadline_at_ms: m.number("deadline_at_ms"),
         deadline_policy: m.json("deadline_policy"),

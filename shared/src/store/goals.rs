@@ -254,23 +254,6 @@ impl Store {
         }
         Ok(out)
     }
-
-    /// Books what a model call or tool cost and keeps its record in the event log.
-    ///
-    /// # Errors
-    /// [`StoreError`]; a repeat books twice, so callers do not repeat it.
-    pub async fn book(
-        &self,
-        goal: &str,
-        ticket: &str,
-        tokens: u64,
-        microusd: u64,
-        record: &serde_json::Value,
-    ) -> Result<()> {
-        let args = [arg(goal), arg(ticket), arg(tokens), arg(microusd), arg(record)];
-        self.call(&scripts::BOOK, &args).await?;
-        Ok(())
-    }
 }
 
 /// An operation as the script reads it: specs and edits flattened to field lists.

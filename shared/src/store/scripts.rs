@@ -47,7 +47,6 @@ macro_rules! scripts {
 scripts! {
     ANSWER = "answer";
     AUDIT = "audit";
-    BOOK = "book";
     CLAIM = "claim";
     COMPLETE = "complete";
     DEAD_LETTERS = "dead_letters";
@@ -60,7 +59,9 @@ scripts! {
     PLAN_STORE = "plan_store";
     PROGRESS = "progress";
     RENEW = "renew";
+    RESERVE = "reserve";
     SEAL = "seal";
+    SETTLE = "settle";
     STEER = "steer";
     SUBMIT_GOAL = "submit_goal";
     SWEEP = "sweep";

@@ -115,6 +115,7 @@ pub enum Call {
     Context,
     Auth,
     Network,
+    Budget,
     Cancelled,
 }
 
@@ -130,6 +131,7 @@ impl Call {
             Self::Context => "context",
             Self::Auth => "auth",
             Self::Network => "network",
+            Self::Budget => "budget",
             Self::Cancelled => "cancelled",
         }
     }

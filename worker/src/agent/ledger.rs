@@ -13,13 +13,13 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Books the records on goal and ticket.
 pub(crate) async fn book(store: &Store, job: &Job, records: &[CallRecord]) {
     let ticket = &job.claim.ticket;
-    for record in records {
+    for record in records.iter().filter(|r| !r.settled) {
         let value = record.to_value();
         for attempt in 1..=TRIES {
-            let booked =
-                store.book(&ticket.goal, &job.claim.held.id, record.tokens(), record.microusd, &value).await;
-            match booked {
-                Ok(()) => break,
+            let (tokens, microusd) = (record.tokens(), record.microusd);
+            let id = &job.claim.held.id;
+            match store.settle(&record.call, &ticket.goal, id, tokens, microusd, &value).await {
+                Ok(_) => break,
                 Err(error) if error.is_retryable() && attempt < TRIES => {
                     tokio::time::sleep(PAUSE * attempt).await
                 }
@@ -42,6 +42,7 @@ pub(crate) fn outcome(class: ErrorClass) -> Call {
         ErrorClass::Context => Call::Context,
         ErrorClass::Auth => Call::Auth,
         ErrorClass::Network => Call::Network,
+        ErrorClass::Budget => Call::Budget,
         ErrorClass::Cancelled => Call::Cancelled,
     }
 }

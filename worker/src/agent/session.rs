@@ -347,7 +347,8 @@ impl Session {
         let detail = error.to_string();
         let wait = |delay_ms| End::Failed { class: FailClass::Wait, detail: detail.clone(), delay_ms };
         Err(match error.class {
-            ErrorClass::Cancelled => End::Stopped,
+            // Given back unharmed: the goal waits for a person who raises its budget.
+            ErrorClass::Cancelled | ErrorClass::Budget => End::Stopped,
             ErrorClass::Quota { retry_after_ms } => wait(retry_after_ms.map(jittered)),
             ErrorClass::Overload | ErrorClass::Network => wait(None),
             ErrorClass::Auth | ErrorClass::Ours => End::not_retryable(detail),

@@ -13,10 +13,11 @@ if not t then
   redis.call('ZREM', P .. 'ask', 'g:' .. id)
   local sealed = g.sealed == '1'
   redis.call('HSET', gk(id), 'state', sealed and 'running' or 'planning', 'stalls', 0, 'losses', 0, 'cause', '', 'cause_detail', '',
-    'due_at', '', 'late', '', 'last_request', request, 'updated_at', NOW)
+    'due_at', '', 'late', '', 'broke', '', 'last_request', request, 'updated_at', NOW)
   if ARGV[10] ~= '' then redis.call('HSET', gk(id), 'budget_tokens', ARGV[10]) end
   g.state = sealed and 'running' or 'planning'
   g.late = ''
+  g.broke = ''
   if note ~= '' then redis.call('RPUSH', gk(id) .. ':notes', note) end
   event(id, 'goal_answered', nil, 'needs_human', g.state, who, note)
   inbox(g, sealed and 'answered' or 'plan', nil, note)
@@ -30,7 +31,8 @@ if word ~= 'reopen' and OVER[g.state] then return { 'REFUSED', 'the goal is ' ..
 local set = { 'last_request', request }
 -- Whoever decides on a ticket has answered its goal too, which waited for just that.
 local function goal_goes_on()
-  if g.state ~= 'needs_human' then return end
+  -- Not when it waits for money: that is a question of its own.
+  if g.state ~= 'needs_human' or g.broke == '1' then return end
   redis.call('ZREM', P .. 'ask', 'g:' .. g.id)
   redis.call('HSET', gk(g.id), 'state', 'running', 'stalls', 0, 'cause', '', 'cause_detail', '', 'due_at', '')
   event(g.id, 'goal_answered', nil, 'needs_human', 'running', who, word .. ' of a ticket')
@@ -64,7 +66,8 @@ elseif word == 'reopen' then
   end
   local was_done = t.status == 'done'
   if OVER[g.state] then
-    redis.call('HSET', gk(g.id), 'state', 'running', 'cause', '', 'cause_detail', '', 'updated_at', NOW, 'late', '')
+    redis.call('HSET', gk(g.id), 'state', 'running', 'cause', '', 'cause_detail', '', 'updated_at', NOW, 'late', '', 'broke', '')
+    g.broke = ''
     redis.call('ZREM', P .. 'done', g.id)
     redis.call('SREM', P .. 'ending', g.id)
     redis.call('ZADD', P .. 'live', NOW, g.id)

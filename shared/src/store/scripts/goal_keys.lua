@@ -35,11 +35,12 @@ for _, id in ipairs(page) do
   redis.call('ZREM', gk(goal) .. ':t', id)
 end
 if #page == PAGE then return 1 end
+for _, call in ipairs(redis.call('HKEYS', gk(goal) .. ':res')) do redis.call('ZREM', P .. 'res', goal .. '|' .. call) end
 if g then
   rings_close(g)
   each_lane(g, function(lane, prio) redis.call('DEL', gk(goal) .. ':q:' .. lane .. ':' .. prio) end)
 end
-for _, suffix in ipairs({ '', ':t', ':in', ':ev', ':esc', ':dead', ':lanes', ':notes', ':facts' }) do redis.call('DEL', gk(goal) .. suffix) end
+for _, suffix in ipairs({ '', ':t', ':in', ':ev', ':esc', ':dead', ':lanes', ':notes', ':facts', ':res' }) do redis.call('DEL', gk(goal) .. suffix) end
 for _, z in ipairs({ 'done', 'goals', 'live', 'dl' }) do redis.call('ZREM', P .. z, goal) end
 redis.call('SREM', P .. 'ending', goal)
 redis.call('SREM', P .. 'sealing', goal)

@@ -27,7 +27,10 @@ if what == 'fail' then
   else to = count(t, 'faults', 'pending', o) end
 elseif what == 'release' then
   local o = { word = 'released', set = set, head = true }
-  if reviewing then to = count(t, 'review_releases', 'reviewing', o)
+  -- Given back for want of money it has cost nothing and counts as nothing.
+  if goal_of(t.goal).broke == '1' then
+    if reviewing then move(t, 'reviewing', o) else move_to_work(t, 'pending', o) end
+  elseif reviewing then to = count(t, 'review_releases', 'reviewing', o)
   else to = count(t, 'releases', 'pending', o) end
 elseif what == 'park' then
   for _, v in ipairs({ 'permit', ARGV[5], 'permit_state', 'asked', 'permit_note', '', 'permit_args', '' }) do set[#set + 1] = v end

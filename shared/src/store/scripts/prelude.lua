@@ -33,7 +33,7 @@ end
 
 -- Goals, read once a script -----------------------------------------------------------------------
 local GF = { 'state', 'paused', 'in_flight', 'in_flight_max', 'tenant', 'open_mandatory', 'sealed', 'root', 'epoch',
-  'lease_id', 'mq', 'late', 'caps', 'plan_version', 'last_step', 'losses', 'stalls', 'version' }
+  'lease_id', 'mq', 'late', 'broke', 'caps', 'plan_version', 'last_step', 'losses', 'stalls', 'version' }
 local GC = {}
 local function goal_of(goal)
   local g = GC[goal]
@@ -107,7 +107,7 @@ end
 
 -- Fairness: rings of goals with ready work, one a lane and priority --------------------------------
 local function claimable(g, work)
-  return (g.state == 'running' or g.state == 'needs_human') and g.paused ~= '1' and g.late ~= '1'
+  return (g.state == 'running' or g.state == 'needs_human') and g.paused ~= '1' and g.late ~= '1' and g.broke ~= '1'
     and not (work and g.in_flight_max > 0 and g.in_flight >= g.in_flight_max)
 end
 local function ring_add(g, lane, prio)
@@ -436,4 +436,28 @@ local function not_manager(g, epoch, lease)
   if not g or OVER[g.state] then return 'GONE' end
   if g.lease_id ~= '' and g.lease_id == lease and g.epoch == tonumber(epoch) then return nil end
   return 'FENCED'
+end
+
+-- The ledger ----------------------------------------------------------------------------------------------
+-- A reservation is one field of g:<goal>:res (tokens|millionths of a dollar|ticket) and one member of the zset res;
+-- the goal's reserved_tokens is their sum.   answers the three parts, or nil when it is not there any more
+local function unreserve(goal, call)
+  local kept = redis.call('HGET', gk(goal) .. ':res', call)
+  redis.call('ZREM', P .. 'res', goal .. '|' .. call)
+  if not kept then return nil end
+  redis.call('HDEL', gk(goal) .. ':res', call)
+  local tokens, money, ticket = string.match(kept, '^(%d+)|(%d+)|(%x*)$')
+  redis.call('HINCRBY', gk(goal), 'reserved_tokens', -tonumber(tokens))
+  return tokens, money, ticket
+end
+-- What was spent stands on the goal, and on the ticket while it is there.
+local function spend(goal, id, tokens, money)
+  redis.call('HINCRBY', gk(goal), 'spent_tokens', tokens)
+  redis.call('HINCRBY', gk(goal), 'spent_microusd', money)
+  local t = id ~= '' and load(id) or nil
+  if t then
+    redis.call('HINCRBY', hk(id), 'spent_tokens', tokens)
+    redis.call('HINCRBY', hk(id), 'spent_microusd', money)
+  end
+  return t
 end

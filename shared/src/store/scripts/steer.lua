@@ -21,7 +21,8 @@ local g = goal_of(id)
 if not g then return { 'NONE' } end
 if what == 'reopen_goal' then
   if g.state ~= 'done' and g.state ~= 'failed' then return { 'REFUSED', 'the goal is ' .. g.state .. ', only a done or failed one is reopened' } end
-  redis.call('HSET', gk(id), 'state', 'running', 'cause', '', 'cause_detail', '', 'updated_at', NOW, 'late', '')
+  redis.call('HSET', gk(id), 'state', 'running', 'cause', '', 'cause_detail', '', 'updated_at', NOW, 'late', '', 'broke', '')
+  g.broke = ''
   redis.call('ZREM', P .. 'done', id)
   redis.call('SREM', P .. 'ending', id)
   redis.call('ZADD', P .. 'live', NOW, id)

@@ -93,6 +93,20 @@ for _, id in ipairs(asks) do
   end
 end
 
+-- Whoever reserved is gone: what the call may have cost is booked once, at its worst.
+local lapsed_calls = due('res')
+if #lapsed_calls == limit then more = true end
+for _, member in ipairs(lapsed_calls) do
+  local goal, call = string.match(member, '^(%x+)|(.*)$')
+  local tokens, money, id
+  if goal and goal_of(goal) then tokens, money, id = unreserve(goal, call) end
+  redis.call('ZREM', P .. 'res', member)
+  if tokens then
+    local t = spend(goal, id, tokens, money)
+    event(goal, 'reservation_lapsed', t, '', '', 'sweeper', tokens .. ' tokens at worst')
+  end
+end
+
 for _, goal in ipairs(due('dl')) do
   redis.call('ZREM', P .. 'dl', goal)
   local g = goal_of(goal)

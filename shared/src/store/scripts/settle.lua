@@ -1,0 +1,13 @@
+#!lua flags=allow-oom
+-- settle: call id or empty, goal, ticket or empty, tokens, millionths of a dollar, record (JSON)
+-- Whoever spent it, it is booked (I3, I10). With a call id it is booked once: a repeat, or a reservation that was
+-- settled at its worst case when it lapsed, books nothing more.   answers 1 when it was booked
+local call, goal, id = ARGV[1], ARGV[2], ARGV[3]
+if redis.call('EXISTS', gk(goal)) == 0 then
+  redis.call('ZREM', P .. 'res', goal .. '|' .. call)
+  return 0
+end
+if call ~= '' and not unreserve(goal, call) then return 0 end
+local t = spend(goal, id, ARGV[4], ARGV[5])
+event(goal, 'model_call', t, '', '', '', ARGV[6])
+return 1

@@ -1,0 +1,193 @@
+//! The budget ledger: reserved before a call, settled after it, never more than the budget, whoever dies.
+
+use harness::desk::{Desk, Planned, expect, independent};
+use harness::fleet::Fleet;
+use harness::model::Model;
+use harness::script::{company, ticket};
+use harness::wait;
+use serde_json::json;
+use shared::goal::{GoalState, NewGoal};
+use shared::store::{Answered, ClaimReply, PersonDecision, Reservation, Reserved, Store, Written};
+use shared::ticket::new_id;
+use std::time::Duration;
+
+const BUDGET: u64 = 20_000;
+
+async fn goal_of(desk: &Desk, budget_tokens: u64) -> Planned {
+    desk.plan_of(NewGoal { text: "spend".into(), budget_tokens, ..NewGoal::default() }, &independent(8))
+        .await
+        .unwrap()
+}
+
+fn reservation<'a>(call: &'a str, goal: &'a str, tokens: u64) -> Reservation<'a> {
+    let expiry_ms = 60_000;
+    Reservation { call, goal, ticket: "", tokens, microusd: 1, expiry_ms, person_expiry_ms: 3_600_000 }
+}
+
+/// Settled and reserved, as one read of the hash shows them.
+async fn held(store: &Store, goal: &str) -> (u64, u64) {
+    let goal = store.goal(goal).await.unwrap().unwrap();
+    (goal.spent_tokens, goal.reserved_tokens)
+}
+
+fn raised(budget: u64) -> PersonDecision {
+    PersonDecision::Answer { text: "here is more".into(), budget_tokens: Some(budget) }
+}
+
+#[tokio::test]
+async fn d1_eight_callers_on_one_budget_never_pass_it_and_use_nearly_all_of_it() {
+    let desk = Desk::start().await.unwrap();
+    let plan = goal_of(&desk, BUDGET).await;
+    // Each call may take 2,000 and takes 1,000.
+    let caller = async |n: usize| {
+        let store = desk.another_store(&desk.redis.url()).await.unwrap();
+        let ticket = plan.id(&format!("t{n:04}"));
+        let mut sent = 0;
+        loop {
+            let call = new_id();
+            let asked = Reservation { ticket, ..reservation(&call, &plan.goal, 2_000) };
+            let answer = store.reserve(&asked).await.unwrap();
+            let (spent, reserved) = held(&store, &plan.goal).await;
+            assert!(spent + reserved <= BUDGET, "{spent} settled and {reserved} reserved");
+            match answer {
+                Reserved::Ok => {
+                    sent += 1;
+                    assert!(store.settle(&call, &plan.goal, ticket, 1_000, 1, &json!({})).await.unwrap());
+                }
+                Reserved::Later { .. } => tokio::task::yield_now().await,
+                Reserved::Refused { .. } => return sent,
+                Reserved::Gone => panic!("the goal is there"),
+            }
+        }
+    };
+    let sent: usize = futures::future::join_all((0..8).map(caller)).await.into_iter().sum();
+    assert_eq!(sent, 19, "up to where the worst case of one more does not fit");
+    assert_eq!(held(&desk.store, &plan.goal).await, (19_000, 0));
+    let goal = desk.store.goal(&plan.goal).await.unwrap().unwrap();
+    assert_eq!((goal.state, goal.cause.as_str()), (GoalState::NeedsHuman, "budget"));
+    desk.oracle().await.unwrap();
+}
+
+#[tokio::test]
+async fn d1_a_refused_goal_is_parked_unharmed_and_goes_on_when_it_is_raised() {
+    let desk = Desk::start().await.unwrap();
+    let plan = goal_of(&desk, 1_000).await;
+    let claim = desk.one().await.unwrap();
+    let refused = desk.store.reserve(&reservation("a", &plan.goal, 1_001)).await.unwrap();
+    assert_eq!(refused, Reserved::Refused { left: 1_000 });
+    // Given back for want of money: no counter of the ticket moves, nobody claims it meanwhile.
+    expect(desk.store.release(&claim.held).await.unwrap(), Written::Ok).unwrap();
+    assert_eq!(desk.ticket(&claim.held.id).await.unwrap().counters, shared::ticket::Counters::default());
+    let reply = desk.claim(shared::message::Kind::Work, "w", 8).await.unwrap();
+    assert!(matches!(reply, ClaimReply::Empty), "{reply:?}");
+    let open = desk.store.open_decisions(10).await.unwrap();
+    assert_eq!((open.len(), open[0].cause.as_str()), (1, "budget"));
+    assert!(open[0].detail.contains("1001") && open[0].detail.contains("1000"), "{}", open[0].detail);
+    desk.oracle().await.unwrap();
+
+    // Words alone are no money: the next call parks it again.
+    let words = PersonDecision::Answer { text: "go on".into(), budget_tokens: None };
+    let answered = desk.store.answer(&plan.goal, 0, "r1", "ann", &words).await.unwrap();
+    assert_eq!(answered, Answered::Ok);
+    let refused = desk.store.reserve(&reservation("b", &plan.goal, 1_001)).await.unwrap();
+    assert_eq!(refused, Reserved::Refused { left: 1_000 });
+    let goal = desk.store.goal(&plan.goal).await.unwrap().unwrap();
+    assert_eq!((goal.state, goal.cause.as_str()), (GoalState::NeedsHuman, "budget"));
+
+    let answered = desk.store.answer(&plan.goal, 0, "r2", "ann", &raised(5_000)).await.unwrap();
+    assert_eq!(answered, Answered::Ok);
+    assert_eq!(desk.store.reserve(&reservation("c", &plan.goal, 1_001)).await.unwrap(), Reserved::Ok);
+    assert_eq!(desk.work(8).await.unwrap().len(), 8, "all of them are claimed again");
+    desk.oracle().await.unwrap();
+}
+
+#[tokio::test]
+async fn c11_a_dead_callers_reservation_is_settled_once_at_its_worst() {
+    let desk = Desk::start().await.unwrap();
+    let plan = goal_of(&desk, BUDGET).await;
+    let ticket = plan.id("t0000");
+    let dead = Reservation { ticket, expiry_ms: 1, ..reservation("dead", &plan.goal, 3_000) };
+    expect(desk.store.reserve(&dead).await.unwrap(), Reserved::Ok).unwrap();
+    let live = reservation("live", &plan.goal, 2_000);
+    expect(desk.store.reserve(&live).await.unwrap(), Reserved::Ok).unwrap();
+    expect(desk.store.reserve(&live).await.unwrap(), Reserved::Ok).unwrap();
+    assert_eq!(held(&desk.store, &plan.goal).await, (0, 5_000), "a repeat reserves once");
+    wait::until("the expiry", Duration::from_secs(10), async || {
+        desk.sweep().await?;
+        Ok((held(&desk.store, &plan.goal).await.0 > 0).then_some(()))
+    })
+    .await
+    .unwrap();
+    for _ in 0..3 {
+        desk.sweep().await.unwrap();
+        // It was not dead after all: its late word changes nothing.
+        assert!(!desk.store.settle("dead", &plan.goal, ticket, 700, 1, &json!({})).await.unwrap());
+        assert_eq!(held(&desk.store, &plan.goal).await, (3_000, 2_000));
+    }
+    assert_eq!(desk.ticket(ticket).await.unwrap().spent_tokens, 3_000);
+    assert!(desk.store.settle("live", &plan.goal, "", 500, 1, &json!({})).await.unwrap());
+    assert!(!desk.store.settle("live", &plan.goal, "", 500, 1, &json!({})).await.unwrap(), "a repeat");
+    assert_eq!(held(&desk.store, &plan.goal).await, (3_500, 0));
+    let left: u64 = desk.redis.query(&["EXISTS", "muster:{s0}:res"]).await.unwrap();
+    assert_eq!(left, 0);
+}
+
+#[tokio::test]
+async fn c11_the_ledger_outlives_callers_and_redis() {
+    let mut desk = Desk::start().await.unwrap();
+    let plan = goal_of(&desk, 1_000).await;
+    expect(desk.store.reserve(&reservation("a", &plan.goal, 400)).await.unwrap(), Reserved::Ok).unwrap();
+    desk.store.settle("a", &plan.goal, "", 400, 1, &json!({})).await.unwrap();
+    expect(desk.store.reserve(&reservation("b", &plan.goal, 500)).await.unwrap(), Reserved::Ok).unwrap();
+    desk.redis.restart().await.unwrap();
+    // A new process that knows nothing.
+    let store = desk.another_store(&desk.redis.url()).await.unwrap();
+    assert_eq!(held(&store, &plan.goal).await, (400, 500));
+    let answer = store.reserve(&reservation("c", &plan.goal, 200)).await.unwrap();
+    assert_eq!(answer, Reserved::Later { left: 100 }, "what b gives back may be enough");
+    store.settle("b", &plan.goal, "", 500, 1, &json!({})).await.unwrap();
+    let answer = store.reserve(&reservation("c", &plan.goal, 200)).await.unwrap();
+    assert_eq!(answer, Reserved::Refused { left: 100 });
+    store.cancel_goal(&plan.goal, "ann").await.unwrap();
+    assert_eq!(store.reserve(&reservation("d", &plan.goal, 1)).await.unwrap(), Reserved::Gone);
+}
+
+#[tokio::test]
+async fn d1_parallel_tickets_on_one_budget_park_their_goal_and_end_done_once_it_is_raised() {
+    let keys: Vec<String> = (0..8).map(|n| format!("part{n}")).collect();
+    let mut tickets: Vec<_> = keys.iter().map(|k| ticket(k, &[])).collect();
+    tickets.push(ticket("whole", &keys.iter().map(String::as_str).collect::<Vec<_>>()));
+    let model = Model::start(company(tickets)).await.unwrap();
+    let fleet = Fleet::plan()
+        .workers(2)
+        .model(&model.url())
+        .env("MODEL__OUTPUT_TOKENS_MAX", "100")
+        .start()
+        .await
+        .unwrap();
+    let api = fleet.api();
+    let goal = api.submit(&json!({"text": "eight parts", "budget_tokens": BUDGET})).await.unwrap();
+    let now = api.reaches(&goal, &["needs_human"]).await.unwrap();
+    assert_eq!(now["cause"], "budget", "{now}");
+    let sent = model.asked().len();
+    assert!(sent >= 8, "{sent} calls were sent");
+    let store = fleet.store().await.unwrap();
+    wait::until("calls under way to be settled", harness::scale::scale().patience(), async || {
+        let (spent, reserved) = held(&store, &goal).await;
+        assert!(spent + reserved <= BUDGET, "{spent} settled and {reserved} reserved");
+        Ok((reserved == 0).then_some(()))
+    })
+    .await
+    .unwrap();
+
+    let said = fleet.muster(&["answer", &goal, "go on", "--budget-tokens", "1000000"]).await.unwrap();
+    assert_eq!(said.code, 0, "{said:?}");
+    api.reaches(&goal, &["done"]).await.unwrap();
+    for key in &keys {
+        let ticket = api.ticket(&goal, key).await.unwrap();
+        assert_eq!((ticket.counters.faults, ticket.counters.waits), (0, 0), "{key}: nothing failed");
+    }
+    model.verify().unwrap();
+    fleet.no_panics().unwrap();
+    fleet.oracle().await.unwrap();
+}
