@@ -31,6 +31,7 @@ pub struct Config {
 pub struct Redis {
     /// `redis://[user:password@]host:port/db`, `rediss://…` (TLS), `redis-sentinel://host:port,…/master`,
     /// `redis-cluster://host:port,…`.
+    #[serde(serialize_with = "no_password")]
     pub url: String,
     /// Password when it should not stand in the URL.
     #[serde(serialize_with = "redacted")]
@@ -311,6 +312,19 @@ fn redacted<S: Serializer>(secret: &SecretString, to: S) -> Result<S::Ok, S::Err
     to.serialize_str(if secret.expose_secret().is_empty() { "" } else { "[redacted]" })
 }
 
+fn no_password<S: Serializer>(url: &str, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&without_password(url))
+}
+
+/// The URL to be shown: user and password left out.
+#[must_use]
+pub fn without_password(url: &str) -> String {
+    match (url.find("://"), url.rfind('@')) {
+        (Some(scheme), Some(at)) if at > scheme => format!("{}://…{}", &url[..scheme], &url[at..]),
+        _ => url.to_owned(),
+    }
+}
+
 /// The configuration is wrong; the message names the key and the way out.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -442,6 +456,15 @@ mod tests {
                     .map(move |(key, value)| (format!("{section}.{key}"), value.clone()))
             })
             .collect()
+    }
+
+    #[test]
+    fn a_password_in_the_url_is_not_printed() {
+        let mut config = Config::default();
+        config.redis.url = "redis://user:hunter2@h:6379/0".into();
+        let shown = serde_json::to_string(&config).unwrap();
+        assert!(!shown.contains("hunter2") && shown.contains("redis://…@h:6379/0"), "{shown}");
+        assert_eq!(without_password("redis://h:6379"), "redis://h:6379");
     }
 
     #[test]

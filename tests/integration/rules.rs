@@ -413,6 +413,57 @@ async fn q08_a_delay_longer_than_the_lease_is_neither_leased_nor_doubled() {
 }
 
 #[tokio::test]
+async fn a_review_that_has_to_wait_waits_and_is_not_claimed_again_at_once() {
+    let desk = Desk::start().await.unwrap();
+    desk.sweep().await.unwrap();
+    let plan = desk.plan(&[spec("a", &[], ReviewPolicy::Code)]).await.unwrap();
+    let work = desk.one().await.unwrap();
+    expect(desk.complete(&work.held).await.unwrap(), Written::Ok).unwrap();
+    let review = desk.one_review().await.unwrap();
+    let due = desk.store.now_ms().await.unwrap() + 1_000;
+    // The reviewer's model is over quota: 50 tries in a row would hand the ticket to a person within seconds.
+    expect(desk.fail(&review.held, FailClass::Wait, 1_000).await.unwrap(), Written::Ok).unwrap();
+    assert!(desk.reviews(1).await.unwrap().is_empty(), "not before it is due");
+    assert_eq!(desk.store.audit().await.unwrap(), [], "a delayed review is in its place");
+    desk.redis.query::<i64>(&["DEL", "muster:{s0}:delay"]).await.unwrap();
+    assert_eq!(desk.store.audit().await.unwrap().len(), 1, "one that nothing wakes is found");
+    desk.store.repair(&desk.lease).await.unwrap();
+    let again = wait::until("the delay is over", scale().patience(), async || {
+        desk.sweep().await?;
+        Ok(desk.reviews(1).await?.pop())
+    });
+    let again = again.await.unwrap();
+    assert!(desk.store.now_ms().await.unwrap() >= due);
+    assert_eq!(desk.decide(&again.held, true).await.unwrap(), Written::Ok);
+    assert_eq!(desk.status(plan.id("a")).await.unwrap(), Status::Done);
+    desk.oracle().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_the_end_of_a_goal_had_not_cancelled_yet_goes_on_when_it_is_reopened() {
+    let desk = Desk::start().await.unwrap();
+    let mut spare = spec("spare", &[], ReviewPolicy::None);
+    spare.mandatory = false;
+    let plan = desk.plan(&[spec("a", &[], ReviewPolicy::None), spare]).await.unwrap();
+    let claims = desk.work(2).await.unwrap();
+    for claim in &claims {
+        let written = if claim.ticket.key == "a" {
+            desk.complete(&claim.held).await
+        } else {
+            desk.store.release(&claim.held).await.map_err(Into::into)
+        };
+        expect(written.unwrap(), Written::Ok).unwrap();
+    }
+    let step = desk.manage().await.unwrap().expect("all mandatory tickets are closed");
+    let (id, version) = (new_id(), step.goal.plan_version);
+    let done = desk.store.manage_finish(&step.held, &id, version, 1, &Finish::Done, 1_000).await;
+    assert_eq!(done.unwrap(), Finished::Ok);
+    desk.store.reopen_goal(&plan.goal, "test", "").await.unwrap();
+    assert_eq!(desk.store.audit().await.unwrap(), []);
+    assert_eq!(desk.one().await.unwrap().ticket.key, "spare");
+}
+
+#[tokio::test]
 async fn a_full_ready_list_answers_busy() {
     let desk = Desk::start().await.unwrap();
     desk.plan(&independent(3)).await.unwrap();

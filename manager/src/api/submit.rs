@@ -77,12 +77,23 @@ fn goal_id(tenant: &str, key: &str) -> String {
     super::auth::hex(&hash.finalize()[..16])
 }
 
+/// The reference under which the plan is kept.
+fn plan_ref(plan: &PlanFile) -> String {
+    shared::blob::reference(plan.to_json().to_string().as_bytes())
+}
+
 /// A repeated key with another goal is a mistake that must not pass as success.
 fn same_goal(there: &Goal, checked: &Checked) -> Result<GoalSubmitted, ApiError> {
-    if there.text != checked.section.text || there.constraints != checked.section.constraints {
-        return Err(ApiError::conflict("this key was used for a goal with another text or constraints")
-            .at("idempotency_key")
-            .hint("use a new key for a new goal"));
+    let plan_ref = checked.plan.as_ref().map_or_else(String::new, plan_ref);
+    if there.text != checked.section.text
+        || there.constraints != checked.section.constraints
+        || there.given_plan_ref != plan_ref
+    {
+        return Err(ApiError::conflict(
+            "this key was used for a goal with another text, constraints or plan",
+        )
+        .at("idempotency_key")
+        .hint("use a new key for a new goal"));
     }
     Ok(GoalSubmitted { goal: there.id.clone(), state: there.state.as_str().into(), duplicate: true })
 }
@@ -281,6 +292,16 @@ mod tests {
         let section = |text: &str| GoalSection { text: text.into(), ..GoalSection::default() };
         let checked = |text| Checked { section: section(text), review: ReviewPolicy::Code, plan: None };
         assert!(same_goal(&there, &checked("a")).is_ok_and(|s| s.duplicate));
+        let plan = |code: &str| {
+            let ticket =
+                json!({"id": "t", "description": "d", "tool": "code_interpreter", "args": {"code": code}});
+            PlanFile::from_json(json!({"goal": {"text": "a"}, "tickets": [ticket]})).unwrap()
+        };
+        let planned = Goal { given_plan_ref: plan_ref(&plan("1")), ..there.clone() };
+        let with = |code| Checked { plan: Some(plan(code)), ..checked("a") };
+        assert!(same_goal(&planned, &with("1")).is_ok_and(|s| s.duplicate));
+        assert!(same_goal(&planned, &with("2")).is_err(), "another plan is not run and must not pass as run");
+        assert!(same_goal(&planned, &checked("a")).is_err() && same_goal(&there, &with("1")).is_err());
         let error = same_goal(&there, &checked("b")).err().unwrap();
         assert_eq!(
             (error.status(), error.detail().field.as_str()),

@@ -9,7 +9,7 @@ use super::{config, model};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 use shared::blob::Blobs;
-use shared::config::Config;
+use shared::config::{Config, without_password};
 use shared::sandbox::Sandbox;
 use shared::store::Store;
 use std::time::Duration;
@@ -368,23 +368,9 @@ async fn manager(ctx: &Context) -> Check {
     }
 }
 
-/// The URL without user and password.
-fn without_password(url: &str) -> String {
-    match (url.find("://"), url.rfind('@')) {
-        (Some(scheme), Some(at)) if at > scheme => format!("{}://…{}", &url[..scheme], &url[at..]),
-        _ => url.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn passwords_are_not_shown() {
-        assert_eq!(without_password("redis://u:secret@h:6379/0"), "redis://…@h:6379/0");
-        assert_eq!(without_password("redis://h:6379"), "redis://h:6379");
-    }
 
     #[test]
     fn a_bad_check_shows_the_way_out() {

@@ -60,7 +60,8 @@ fn entry<H>(engine: &Engine<H>, state: &str) -> Consumer {
         version: env!("CARGO_PKG_VERSION").into(),
         started_at_ms: u64::try_from(started.as_millis()).unwrap_or(0),
         slots: engine.options.slots,
-        busy: engine.busy(),
+        // Not the permits: an idle consumer holds all of them while it asks for work.
+        busy: engine.held.len() + engine.leaked.load(Ordering::Relaxed),
         lanes: engine.options.lanes.clone(),
         tools: engine.options.tools.clone(),
         sandbox: engine.options.sandbox,

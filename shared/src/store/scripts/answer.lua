@@ -73,6 +73,7 @@ elseif word == 'reopen' then
     redis.call('ZADD', P .. 'live', NOW, g.id)
     event(g.id, 'goal_reopened', nil, g.state, 'running', who, note)
     g.state = 'running'
+    rings_open(g) -- what the end had not cancelled yet
   end
   for _, v in ipairs({ 'note', note, 'generation', (tonumber(t.generation) or 0) + 1, 'interventions', 0, 'permit', '' }) do set[#set + 1] = v end
   move_to_work(t, 'pending', { word = 'reopened', who = who, detail = note, set = reset_counters(set) })

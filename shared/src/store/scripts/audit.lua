@@ -30,7 +30,7 @@ for _, id in ipairs(page) do
     local leased = redis.call('ZSCORE', P .. 'lease', id)
     local delayed = redis.call('ZSCORE', P .. 'delay', id)
     local asked = redis.call('ZSCORE', P .. 'ask', id)
-    local ready = (s == 'pending' or s == 'rejected') and t.due_at == '' or (s == 'reviewing' and not t.owned)
+    local ready = unowned(t) and t.due_at == ''
     if s == 'running' then running = running + 1 end
     if t.mandatory == '1' and not TERMINAL[s] then mandatory = mandatory + 1 end
     if t.owned and not leased then
@@ -44,7 +44,7 @@ for _, id in ipairs(page) do
       found('I4', id, s .. ' without a delivery')
       if fix then redis.call('HSET', hk(id), 'delivery', push_ready(g, t, s), 'ready_at', NOW) end
     end
-    local wants_delay = (s == 'pending' or s == 'rejected') and t.due_at ~= ''
+    local wants_delay = unowned(t) and t.due_at ~= ''
     if wants_delay and not delayed then
       found('I4', id, s .. ' is delayed without a timer')
       if fix then redis.call('ZADD', P .. 'delay', t.due_at, id) end
@@ -98,7 +98,7 @@ for _, id in ipairs(page) do
     if fix then -- a repair above may have moved it
       t = load(id)
       s = t.status
-      wants_delay = (s == 'pending' or s == 'rejected') and t.due_at ~= ''
+      wants_delay = unowned(t) and t.due_at ~= ''
     end
     local lane = demand_lane(t, s, wants_delay)
     for _, l in ipairs({ 'review', 'work.' .. t.pool }) do

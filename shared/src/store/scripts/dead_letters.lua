@@ -12,7 +12,7 @@ local id = string.match(raw, '^.(%x+):%d+|')
 local t = id and #id == 32 and load(id)
 if not t or not goal_of(t.goal) then return { 1, 0 } end
 local s = t.status
-if (s == 'pending' or s == 'rejected') and t.due_at == '' or (s == 'reviewing' and not t.owned) then
+if unowned(t) and t.due_at == '' then
   local key = gk(t.goal) .. ':q:' .. lane_of(t, s) .. ':' .. t.priority
   if t.delivery == '' or not redis.call('LPOS', key, t.delivery) then
     redis.call('HSET', hk(id), 'delivery', push_ready(goal_of(t.goal), t, s))

@@ -167,8 +167,8 @@ local function lane_of(t, status)
 end
 -- Which lane's demand a ticket counts in: ready or leased, not delayed.
 local function demand_lane(t, status, due)
-  if status == 'running' or status == 'reviewing' then return lane_of(t, status) end
-  if (status == 'pending' or status == 'rejected') and not due then return lane_of(t, status) end
+  if status == 'running' then return lane_of(t, status) end
+  if (status == 'pending' or status == 'rejected' or status == 'reviewing') and not due then return lane_of(t, status) end
   return nil
 end
 local function push_ready(g, t, status, head)
@@ -225,7 +225,7 @@ local function move(t, to, o)
   t.status = to
   t.lease_id = o.lease or ''
   t.owned = o.lease ~= nil
-  local delayed = (to == 'pending' or to == 'rejected') and (o.delay or 0) > 0
+  local delayed = (to == 'pending' or to == 'rejected' or to == 'reviewing') and not o.lease and (o.delay or 0) > 0
   local due = ''
   if delayed then due = NOW + o.delay end
   if o.expiry and (to == 'needs_human' or to == 'awaiting_approval') then due = NOW + o.expiry end
@@ -280,6 +280,10 @@ local function move(t, to, o)
   if to == 'blocked' then fan_push('dead', t, 0) end
 end
 
+-- Whether nobody has it and anybody may: in a ready list, or with a due time in the delays.
+local function unowned(t)
+  return t.status == 'pending' or t.status == 'rejected' or (t.status == 'reviewing' and not t.owned)
+end
 local function needs_open(t) return redis.call('SCARD', hk(t.id) .. ':d') > 0 end
 -- Any row to pending or rejected goes to blocked while needs are open.
 local function move_to_work(t, to, o)

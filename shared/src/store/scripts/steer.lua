@@ -30,6 +30,7 @@ if what == 'reopen_goal' then
   g.state = 'running'
   if text ~= '' then redis.call('RPUSH', gk(id) .. ':notes', text) end
   inbox(g, 'answered', nil, text)
+  rings_open(g) -- what the end had not cancelled yet
   return { 'OK' }
 end
 if OVER[g.state] then return { 'DUP' } end

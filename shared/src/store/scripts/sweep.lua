@@ -65,7 +65,7 @@ if #delays == limit then more = true end
 for _, id in ipairs(delays) do
   redis.call('ZREM', P .. 'delay', id)
   local t = load(id)
-  if t and (t.status == 'pending' or t.status == 'rejected') and t.due_at ~= '' and goal_of(t.goal) then
+  if t and unowned(t) and t.due_at ~= '' and goal_of(t.goal) then
     promoted = promoted + 1
     local raw = push_ready(goal_of(t.goal), t, t.status)
     redis.call('SADD', P .. 'dem:' .. lane_of(t, t.status), id)
