@@ -2,6 +2,7 @@
 //! handler takes (see [`auth`]); every refusal has the shape of [`error`].
 
 pub(crate) mod auth;
+mod drain;
 pub(crate) mod error;
 mod events;
 pub(crate) mod files;

@@ -170,9 +170,10 @@ impl<T: DeserializeOwned> FromRequest<Api> for Body<T> {
     async fn from_request(request: Request<HttpBody>, api: &Api) -> Result<Self, ApiError> {
         let max = api.config.manager.request_bytes_max;
         let too_large = || ApiError::too_large("body", "manager.request_bytes_max", max as u64);
-        // Refused before a byte of it is read when the client says its size.
+        // Refused before a byte of it is kept when the client says its size.
         let said = request.headers().get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok());
         if said.and_then(|v| v.parse::<usize>().ok()).is_some_and(|n| n > max) {
+            super::drain::whole(request.into_body()).await;
             return Err(too_large());
         }
         let bytes = axum::body::to_bytes(request.into_body(), max).await.map_err(|error| {

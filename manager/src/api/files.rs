@@ -4,6 +4,7 @@
 
 use super::Api;
 use super::auth::{Reader, Submitter};
+use super::drain;
 use super::error::{Answer, ApiError};
 use super::types::{FileInfo, FileList, InputFile, Uploaded};
 use axum::Json;
@@ -77,6 +78,7 @@ pub(super) async fn upload(
     let too_large = || ApiError::too_large("body", "limits.input_bytes_max", max);
     let said = request.headers().get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok());
     if said.and_then(|v| v.parse::<u64>().ok()).is_some_and(|n| n > max) {
+        drain::whole(request.into_body()).await;
         return Err(too_large());
     }
     let mut file = tokio::fs::File::from_std(scratch_file()?);
@@ -86,6 +88,7 @@ pub(super) async fn upload(
         let part = part.map_err(|e| ApiError::bad("body", format!("the body broke off: {e}")))?;
         size_bytes += part.len() as u64;
         if size_bytes > max {
+            drain::rest(parts).await;
             return Err(too_large());
         }
         file.write_all(&part).await.map_err(|e| disk(&e))?;
