@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- complete: per attempt id, epoch, lease id, report, overlay, actor, has roots, base root, new root, outputs note
+-- complete: per attempt id, epoch, lease id, report, overlay, actor, has roots, base root, new root
 -- answers a word each: OK DUP FENCED MOVED GONE CANCELLED
 local out = {}
 for i = 1, #ARGV, 9 do
@@ -14,22 +14,11 @@ for i = 1, #ARGV, 9 do
   elseif cancelled_instead(t, acc, { word = 'cancelled' }) then
     out[#out + 1] = 'CANCELLED'
   else
-    local g = goal_of(t.goal)
-    if t.review == 'none' and publishes and g.root ~= base then
-      out[#out + 1] = 'MOVED'
+    local set = { acc[1], acc[2], 'result', report, 'overlay_ref', overlay, 'work_actor', actor, 'work_by', t.assignee }
+    if t.review == 'none' then
+      out[#out + 1] = accept(t, publishes and { base = base, new = root }, report, { word = 'completed', set = set })
     else
-      local set = { acc[1], acc[2], 'result', report, 'overlay_ref', overlay, 'work_actor', actor, 'work_by', t.assignee }
-      if t.review == 'none' then
-        if publishes then -- I5: the files and the state in the same step
-          redis.call('HSET', gk(g.id), 'root', root)
-          g.root = root
-        end
-        add_conclusions(g.id, report)
-        move(t, 'done', { word = 'completed', set = set })
-        ended(t)
-      else
-        move(t, 'reviewing', { word = 'completed', set = set })
-      end
+      move(t, 'reviewing', { word = 'completed', set = set })
       out[#out + 1] = 'OK'
     end
   end

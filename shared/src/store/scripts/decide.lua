@@ -14,22 +14,13 @@ for i = 1, #ARGV, 9 do
   elseif cancelled_instead(t, acc, { word = 'cancelled' }) then
     out[#out + 1] = 'CANCELLED'
   else
-    local g = goal_of(t.goal)
     local set = { acc[1], acc[2], 'verdict', verdict, 'review_comment', comment }
-    if not pass then
+    if pass then
+      local report = redis.call('HGET', hk(id), 'result') or ''
+      out[#out + 1] = accept(t, publishes and { base = base, new = root }, report, { word = 'accepted', set = set, detail = verdict })
+    else
       local to = count(t, 'faults', 'rejected', { word = 'rejected', set = set, detail = verdict })
       out[#out + 1] = to == 'escalated' and 'ESCALATED' or 'OK'
-    elseif publishes and g.root ~= base then
-      out[#out + 1] = 'MOVED'
-    else
-      if publishes then -- I5
-        redis.call('HSET', gk(g.id), 'root', root)
-        g.root = root
-      end
-      add_conclusions(g.id, redis.call('HGET', hk(id), 'result') or '')
-      move(t, 'done', { word = 'accepted', set = set, detail = verdict })
-      ended(t)
-      out[#out + 1] = 'OK'
     end
   end
 end

@@ -363,6 +363,20 @@ local function add_conclusions(goal, report)
   end
 end
 
+-- Accepted: the files and the state in the same step (I5). `roots` is nil when there are no files.
+local function accept(t, roots, report, o)
+  local g = goal_of(t.goal)
+  if roots then
+    if g.root ~= roots.base then return 'MOVED' end
+    redis.call('HSET', gk(g.id), 'root', roots.new)
+    g.root = roots.new
+  end
+  add_conclusions(g.id, report)
+  move(t, 'done', o)
+  ended(t)
+  return 'OK'
+end
+
 -- Counting (I8) and caps (I11) ------------------------------------------------------------------------
 local function escalate(t, cause, o)
   o.set = o.set or {}
