@@ -91,6 +91,8 @@ pub struct Model {
     pub cheap: String,
     pub standard: String,
     pub strong: String,
+    /// How tools are called.
+    pub dialect: Dialect,
     pub connect_timeout_ms: u64,
     /// A stream that brings no line for this long has stalled.
     pub idle_timeout_ms: u64,
@@ -104,6 +106,23 @@ pub struct Model {
     /// Money for a million tokens, in millionths of a dollar.
     pub input_microusd_per_mtok: u64,
     pub output_microusd_per_mtok: u64,
+}
+
+/// How a model is told of tools and calls them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Dialect {
+    /// Native first, then down the ladder at each refusal.
+    #[default]
+    Auto,
+    /// The server's own tool calls.
+    Native,
+    /// One JSON object a message, held to it by JSON mode.
+    Json,
+    /// `<tool_call><function>…</function><args>…</args></tool_call>` in the text.
+    Xml,
+    /// `TOOL: name` and `ARGS: {…}` lines.
+    Text,
 }
 
 impl Model {
@@ -241,6 +260,7 @@ impl Default for Model {
             cheap: String::new(),
             standard: String::new(),
             strong: String::new(),
+            dialect: Dialect::Auto,
             connect_timeout_ms: 5_000,
             idle_timeout_ms: 120_000,
             call_timeout_ms: 900_000,

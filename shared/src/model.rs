@@ -180,7 +180,7 @@ impl Model {
             .build()
             .map_err(|e| ModelError::new(ErrorClass::Ours, format!("cannot make an HTTP client: {e}")))?;
         Ok(Self {
-            inner: Arc::new(Inner { http, config: config.clone(), memory: Memory::default() }),
+            inner: Arc::new(Inner { http, config: config.clone(), memory: Memory::new(config.dialect) }),
             account: None,
         })
     }

@@ -10,9 +10,11 @@ use std::collections::HashSet;
 /// Most bytes kept of arguments that could not be read.
 const RAW_BYTES_MAX: usize = 2_000;
 
-/// Interprets the calls of one turn. The number says how many of them had to be repaired.
+/// Interprets the calls of one turn. The number says how many of them had to be repaired; a missing id counts only
+/// where calls have ids.
 pub(super) fn read(
     raw: Vec<RawCall>,
+    with_ids: bool,
     finish: Option<Finish>,
     tools: &[ToolDecl],
     history: &[Message],
@@ -25,7 +27,7 @@ pub(super) fn read(
         .enumerate()
         .map(|(ordinal, call)| {
             let id = unique(&call.id, turn, ordinal, &mut used);
-            repairs += u32::from(id != call.id);
+            repairs += u32::from(with_ids && id != call.id);
             let schema = tool::find(tools, &call.name).map(|t| &t.schema);
             let args = match object(&call.arguments, schema) {
                 // What a length limit cut is never run, not even the calls that look complete: the model may have

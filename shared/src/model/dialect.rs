@@ -4,10 +4,84 @@
 //! A way of asking for tools or structure that needs words of its own is a file below this one.
 
 pub(super) mod content;
-pub(super) mod prompted;
+mod json;
+mod native;
+mod prompted;
+mod text;
+mod xml;
 
+use super::Message;
+use crate::config;
+use crate::tool::ToolDecl;
+use content::Reading;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
+
+/// A way of calling tools: how a conversation is written for the model, and how its answer is read.
+pub(super) trait Speech: Sync {
+    /// For records and logs.
+    fn word(&self) -> &'static str;
+
+    /// The conversation in this dialect's own form. Deterministic: equal conversations are equal bytes.
+    fn dress<'a>(&self, messages: &'a [Message], tools: &'a [ToolDecl]) -> Dressed<'a>;
+
+    /// Reads an answer's text. Calls that the wire format carried are not in it.
+    fn read(&self, text: &str, tools: &[ToolDecl]) -> Reading;
+}
+
+/// What goes into the request.
+pub(super) struct Dressed<'a> {
+    pub(super) messages: Cow<'a, [Message]>,
+    /// Declared natively.
+    pub(super) tools: &'a [ToolDecl],
+    /// The server is to hold the model to one JSON object.
+    pub(super) json_mode: bool,
+}
+
+/// The ladder of tool calls, best first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Dialect {
+    #[default]
+    Native,
+    Json,
+    Xml,
+    Text,
+}
+
+/// Every dialect, from the top.
+#[cfg(test)]
+pub(super) const LADDER: [Dialect; 4] = [Dialect::Native, Dialect::Json, Dialect::Xml, Dialect::Text];
+
+impl Dialect {
+    pub(super) fn speech(self) -> &'static dyn Speech {
+        match self {
+            Self::Native => &native::Native,
+            Self::Json => &json::Json,
+            Self::Xml => &xml::Xml,
+            Self::Text => &text::Text,
+        }
+    }
+
+    fn down(self) -> Self {
+        match self {
+            Self::Native => Self::Json,
+            Self::Json => Self::Xml,
+            Self::Xml | Self::Text => Self::Text,
+        }
+    }
+
+    /// What the configuration forces; `None`: the ladder.
+    fn forced(configured: config::Dialect) -> Option<Self> {
+        match configured {
+            config::Dialect::Auto => None,
+            config::Dialect::Native => Some(Self::Native),
+            config::Dialect::Json => Some(Self::Json),
+            config::Dialect::Xml => Some(Self::Xml),
+            config::Dialect::Text => Some(Self::Text),
+        }
+    }
+}
 
 /// The ladder of structured output (A17).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,8 +113,10 @@ impl Rung {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Traits {
     pub(super) rung: Rung,
-    /// Native tools are refused: they are described in the prompt and read from the text (A16).
-    pub(super) prompted_tools: bool,
+    /// How tools are called (A16).
+    pub(super) dialect: Dialect,
+    /// JSON mode is refused, but the dialect is forced: the prompt alone asks for JSON.
+    pub(super) no_json_mode: bool,
     pub(super) max_completion_tokens: bool,
     pub(super) no_temperature: bool,
     pub(super) no_stream_options: bool,
@@ -52,7 +128,12 @@ pub(super) struct Traits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
     Tools,
+    /// The format of a structured answer.
     Format,
+    /// The same words about a conversation in the dialect `json` (A17).
+    JsonMode,
+    /// Not the server but the model: it does not keep to the dialect's form.
+    Form,
     MaxTokens,
     Temperature,
     StreamOptions,
@@ -95,24 +176,38 @@ impl Refused {
 }
 
 /// What was learnt, by model name.
-#[derive(Default)]
 pub(super) struct Memory {
     known: Mutex<HashMap<String, Traits>>,
+    /// The configured dialect: then nothing steps down.
+    forced: Option<Dialect>,
 }
 
 impl Memory {
+    pub(super) fn new(configured: config::Dialect) -> Self {
+        Self { known: Mutex::default(), forced: Dialect::forced(configured) }
+    }
+
+    fn first(&self) -> Traits {
+        Traits { dialect: self.forced.unwrap_or_default(), ..Traits::default() }
+    }
+
     pub(super) fn of(&self, model: &str) -> Traits {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(model).copied().unwrap_or_default()
+        known.get(model).copied().unwrap_or_else(|| self.first())
     }
 
     /// Takes a refusal in. True when there is another way than the one that was used: only then is it worth
     /// asking again.
     pub(super) fn learn(&self, model: &str, refused: Refused, used: Traits) -> bool {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let traits = known.entry(model.to_owned()).or_default();
+        let traits = known.entry(model.to_owned()).or_insert_with(|| self.first());
         match refused {
-            Refused::Tools => traits.prompted_tools = true,
+            Refused::JsonMode if self.forced.is_some() => traits.no_json_mode = true,
+            Refused::Tools | Refused::Form if self.forced.is_some() => {}
+            // Here too another call may have gone down already.
+            Refused::Tools | Refused::JsonMode | Refused::Form => {
+                traits.dialect = traits.dialect.max(used.dialect.down());
+            }
             // Another call may have gone down already: never below the rung after the one that was used.
             Refused::Format => traits.rung = traits.rung.max(used.rung.down()),
             Refused::MaxTokens => traits.max_completion_tokens = true,
@@ -122,7 +217,8 @@ impl Memory {
         }
         let learnt = *traits != used;
         if learnt {
-            tracing::info!(model, ?refused, "the server refused a way of asking; remembered");
+            let dialect = traits.dialect.speech().word();
+            tracing::info!(model, ?refused, dialect, "a way of asking was refused; remembered");
         }
         learnt
     }

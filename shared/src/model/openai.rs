@@ -44,6 +44,8 @@ pub(super) struct Request<'a> {
     pub(super) messages: &'a [Message],
     pub(super) tools: &'a [ToolDecl],
     pub(super) format: Option<&'a Format<'a>>,
+    /// One JSON object of whatever shape.
+    pub(super) json_mode: bool,
     pub(super) output_tokens_max: u32,
     pub(super) temperature: f32,
     pub(super) traits: Traits,
@@ -77,6 +79,9 @@ pub(super) fn body(request: &Request<'_>) -> Value {
                     {"name": t.name, "description": t.description, "parameters": t.schema}})
             })
             .collect();
+    }
+    if request.json_mode {
+        body["response_format"] = json!({"type": "json_object"});
     }
     if let Some(format) = request.format {
         match traits.rung {

@@ -17,7 +17,8 @@ pub struct CallRecord {
     /// `planner`, `worker` or `reviewer`.
     pub role: String,
     pub model: String,
-    /// How the answer was asked for: `native`, `json_schema`, `json_object` or `plain`.
+    /// How the answer was asked for: `native`, `json`, `xml` or `text`; a structured one `json_schema`, `json_object`
+    /// or `plain`.
     pub dialect: String,
     /// sha-256 of the messages and tools as sent.
     pub prompt_hash: String,

@@ -1,8 +1,8 @@
 //! The budget of one answer: requests, time, records; and the only place that sends anything again (A25).
 
 use super::account::Worst;
-use super::dialect::content::{self, Reading};
-use super::dialect::{Refused, Rung, Traits, prompted};
+use super::dialect::content::Reading;
+use super::dialect::{Dialect, Refused, Rung, Traits};
 use super::error::{ErrorClass, Fault, ModelError, redact};
 use super::exchange::{Bounds, exchange};
 use super::openai::{self, Draft, Format, Request};
@@ -31,6 +31,8 @@ pub(super) struct Session<'a> {
     deadline: Instant,
     requests: u32,
     repairs: u32,
+    /// The last request was made with these.
+    used: Traits,
     pub(super) records: Vec<CallRecord>,
 }
 
@@ -46,6 +48,7 @@ impl<'a> Session<'a> {
             deadline: begun + Duration::from_millis(inner.config.call_timeout_ms),
             requests: 0,
             repairs: 0,
+            used: Traits::default(),
             records: vec![],
         }
     }
@@ -74,27 +77,45 @@ impl<'a> Session<'a> {
     /// A conversation's next turn.
     pub(super) async fn chat(mut self) -> Result<Reply, ModelError> {
         let mut messages = Cow::Borrowed(self.ask.messages);
+        let mut unreadable = 0;
         loop {
             let mut draft = self.answer(&messages, None).await?;
-            let reading = if draft.calls.is_empty() && draft.finish != Some(Finish::Length) {
-                content::read(&draft.text, self.ask.tools)
-            } else {
-                Reading::Text
+            let dialect = self.used.dialect;
+            let reading = match draft.calls.is_empty() {
+                true => dialect.speech().read(&draft.text, self.ask.tools),
+                false => Reading::Text,
             };
             match reading {
-                Reading::Text => return Ok(self.reply(draft)),
-                Reading::Calls { before, calls } => {
-                    let native = !self.inner.memory.of(self.model).prompted_tools;
-                    self.count_repairs(if native { 1 } else { 0 });
+                Reading::Text => return Ok(self.reply(draft, true)),
+                Reading::Answer(text) => {
+                    draft.text = text;
+                    return Ok(self.reply(draft, true));
+                }
+                Reading::Calls { before, calls, stray } => {
+                    self.count_repairs(u32::from(stray));
                     draft.text = before;
                     draft.calls = calls;
-                    return Ok(self.reply(draft));
+                    return Ok(self.reply(draft, false));
                 }
-                Reading::Unreadable { problem, truncated: _ } => {
+                // The length limit cut it: the caller hears that, and no markup (A12).
+                Reading::Unreadable { before, .. } if draft.finish == Some(Finish::Length) => {
+                    draft.text = before;
+                    return Ok(self.reply(draft, true));
+                }
+                Reading::Unreadable { problem, .. } => {
                     // Markup is never delivered as an answer (A7).
                     self.refuse_answer(&problem);
+                    unreadable += 1;
+                    let down = unreadable > 1
+                        && dialect != Dialect::Native
+                        && self.inner.memory.learn(self.model, Refused::Form, self.used);
                     if self.is_spent() {
                         return Err(self.fail(ErrorClass::Reply, &format!("unreadable tool call: {problem}")));
+                    }
+                    if down {
+                        // The next dialect begins without the words of this one.
+                        messages = Cow::Borrowed(self.ask.messages);
+                        continue;
                     }
                     let mut names: Vec<&str> = self.ask.tools.iter().map(|t| t.name.as_str()).collect();
                     names.sort_unstable();
@@ -118,8 +139,9 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn reply(mut self, draft: Draft) -> Reply {
-        let (calls, repairs) = arguments::read(draft.calls, draft.finish, self.ask.tools, self.ask.messages);
+    fn reply(mut self, draft: Draft, with_ids: bool) -> Reply {
+        let (calls, repairs) =
+            arguments::read(draft.calls, with_ids, draft.finish, self.ask.tools, self.ask.messages);
         self.count_repairs(repairs);
         // Servers say `stop` with calls in it, and nothing at all when the connection ends early.
         let finish = match draft.finish {
@@ -164,16 +186,27 @@ impl<'a> Session<'a> {
                 Ok(draft) => return Ok(draft),
                 Err(fault) => fault,
             };
-            let refused = fault.refused.filter(|refused| match refused {
+            let json_mode = format.is_none() && traits.dialect == Dialect::Json && !self.ask.tools.is_empty();
+            let of_json_mode = json_mode && fault.refused == Some(Refused::Format);
+            let refused = if of_json_mode { Some(Refused::JsonMode) } else { fault.refused };
+            let refused = refused.filter(|refused| match refused {
                 // Nobody asked for it: the words of the error only sound like that.
-                Refused::Tools => !self.ask.tools.is_empty(),
+                Refused::Tools => !self.ask.tools.is_empty() && traits.dialect == Dialect::Native,
                 Refused::Format => format.is_some(),
-                Refused::MaxTokens
+                Refused::JsonMode
+                | Refused::Form
+                | Refused::MaxTokens
                 | Refused::Temperature
                 | Refused::StreamOptions
                 | Refused::MissingReasoning => true,
             });
             let learnt = refused.is_some_and(|r| self.inner.memory.learn(self.model, r, traits));
+            if refused == Some(Refused::Tools) && !learnt {
+                // A16: said at once, not tried again and again.
+                let detail =
+                    format!("{}; `model.dialect` forbids another way than native tool calls", fault.detail);
+                return Err(self.fail(ErrorClass::Ours, &detail));
+            }
             if learnt && !self.is_spent() {
                 continue;
             }
@@ -223,14 +256,13 @@ impl<'a> Session<'a> {
             0 => config.output_tokens_max,
             n => n,
         };
-        let mut tools = self.ask.tools;
-        let mut sent = Cow::Borrowed(messages);
+        self.used = traits;
         let has_calls =
             || messages.iter().any(|m| matches!(m, Message::Assistant { calls, .. } if !calls.is_empty()));
-        if traits.prompted_tools && (!tools.is_empty() || has_calls()) {
-            sent = Cow::Owned(prompted::rewrite(messages, tools));
-            tools = &[];
-        }
+        let talks_of_tools = !self.ask.tools.is_empty() || has_calls();
+        let speech = if talks_of_tools { traits.dialect } else { Dialect::Native }.speech();
+        let dressed = speech.dress(messages, self.ask.tools);
+        let mut sent = dressed.messages;
         if let Some(format) = format
             && traits.rung != Rung::JsonSchema
         {
@@ -246,8 +278,9 @@ impl<'a> Session<'a> {
         let body = openai::body(&Request {
             model: self.model,
             messages: &sent,
-            tools,
+            tools: dressed.tools,
             format,
+            json_mode: dressed.json_mode && !traits.no_json_mode,
             output_tokens_max,
             temperature: config.temperature,
             traits,
@@ -271,8 +304,7 @@ impl<'a> Session<'a> {
             model: self.model.into(),
             dialect: match format {
                 Some(_) => traits.rung.as_str(),
-                None if traits.prompted_tools => "prompted",
-                None => "native",
+                None => traits.dialect.speech().word(),
             }
             .into(),
             prompt_hash: prompt_hash(&body),

@@ -1,7 +1,9 @@
 //! The client against a real HTTP server that checks every request it gets. Names begin with the ids of CASES.
 
+mod conformance;
 mod fake;
 mod faults;
+mod ladder;
 mod reading;
 mod structured;
 

@@ -189,6 +189,11 @@ pub(super) fn balanced(text: &str) -> Vec<&str> {
     found
 }
 
+/// The object or list at the very start of `text`, closed but not yet parsed, and what follows it.
+pub(super) fn leading(text: &str) -> Option<(&str, &str)> {
+    text.starts_with(['{', '[']).then(|| closing(text.as_bytes()))?.map(|end| text.split_at(end))
+}
+
 /// Length of the value that opens at the first byte.
 fn closing(bytes: &[u8]) -> Option<usize> {
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
@@ -283,7 +288,16 @@ mod tests {
             let _ = candidates(&format!("<think>{text}</think>```json\n{text}\n```"));
             let tools = crate::tool::builtin();
             let _ = crate::model::dialect::content::read(&format!("<tool_call>{text}<function={text}"), &tools);
-            let _ = crate::model::dialect::content::read(&text, &tools);
+            for dialect in crate::model::dialect::LADDER {
+                for around in [
+                    text.clone(),
+                    format!("{{\"tool_calls\":[{text}"),
+                    format!("<tool_call><function>{text}</function><args>{text}</args><tool_call>{text}"),
+                    format!("TOOL: read_file\nARGS: {text}\nTOOL:{text}"),
+                ] {
+                    let _ = dialect.speech().read(&around, &tools);
+                }
+            }
         }
 
         #[test]

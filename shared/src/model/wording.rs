@@ -29,9 +29,19 @@ pub(super) fn stray(problem: &str, tools: &[&str]) -> String {
     render(include_str!("../prompt/model_stray.j2"), &context! { problem, tools => from(tools) })
 }
 
-/// Describes the tools to a model that has no native calls.
-pub(super) fn tools(catalogue: &[String]) -> String {
-    render(include_str!("../prompt/model_tools.j2"), &context! { catalogue => from(catalogue) })
+/// Describes the tools to a model that has no native calls, for the dialect `json`.
+pub(super) fn tools_json(catalogue: &[String]) -> String {
+    render(include_str!("../prompt/model_tools_json.j2"), &context! { catalogue => from(catalogue) })
+}
+
+/// The same for the dialect `xml`.
+pub(super) fn tools_xml(catalogue: &[String]) -> String {
+    render(include_str!("../prompt/model_tools_xml.j2"), &context! { catalogue => from(catalogue) })
+}
+
+/// The same for the dialect `text`.
+pub(super) fn tools_text(catalogue: &[String]) -> String {
+    render(include_str!("../prompt/model_tools_text.j2"), &context! { catalogue => from(catalogue) })
 }
 
 fn render(template: &str, context: &minijinja::Value) -> String {

@@ -16,10 +16,17 @@ const FUNCTION: &str = "<function=";
 pub(in crate::model) enum Reading {
     /// No call in it.
     Text,
+    /// No call; the answer without the dialect's own wrapping.
+    Answer(String),
     /// Calls, and the text before them.
-    Calls { before: String, calls: Vec<RawCall> },
-    /// A call was meant but cannot be read; the model must be asked again.
-    Unreadable { problem: String, truncated: bool },
+    Calls {
+        before: String,
+        calls: Vec<RawCall>,
+        /// Not in the form that was asked for: counted as a repair.
+        stray: bool,
+    },
+    /// A call was meant but cannot be read; the model must be asked again. The text before it is no answer either.
+    Unreadable { before: String, problem: String, truncated: bool },
 }
 
 /// Looks for calls of `tools` in a text.
@@ -39,16 +46,20 @@ fn read_markup(before: &str, marked: &str, tools: &[ToolDecl]) -> Reading {
     for block in blocks(marked) {
         match block_calls(block, tools) {
             Ok(more) => calls.extend(more),
-            Err((problem, truncated)) => return Reading::Unreadable { problem, truncated },
+            Err((problem, truncated)) => {
+                let before = before.trim_end().to_owned();
+                return Reading::Unreadable { before, problem, truncated };
+            }
         }
     }
     if let Some(unknown) = calls.iter().find(|c| tool::find(tools, &c.name).is_none()) {
         return Reading::Unreadable {
+            before: before.trim_end().to_owned(),
             problem: format!("there is no tool `{}`", unknown.name),
             truncated: false,
         };
     }
-    Reading::Calls { before: before.trim_end().to_owned(), calls }
+    Reading::Calls { before: before.trim_end().to_owned(), calls, stray: true }
 }
 
 /// The insides of the `<tool_call>` blocks, closed or not; or the whole when there is no such tag.
@@ -110,7 +121,7 @@ fn function_call(text: &str, tools: &[ToolDecl]) -> Result<RawCall, (String, boo
 }
 
 /// Markup has no types: the schema says whether a value is text.
-fn typed(value: &str, schema: Option<&Value>, key: &str) -> Value {
+pub(super) fn typed(value: &str, schema: Option<&Value>, key: &str) -> Value {
     let kind = schema.and_then(|s| s.pointer("/properties")?.get(key)?.get("type")?.as_str());
     match kind {
         Some("integer" | "number" | "boolean" | "array" | "object") => {
@@ -154,7 +165,7 @@ fn read_json(text: &str, tools: &[ToolDecl]) -> Reading {
     if calls.is_empty() || calls.len() != values.len() {
         return Reading::Text;
     }
-    Reading::Calls { before: before.trim_end().to_owned(), calls }
+    Reading::Calls { before: before.trim_end().to_owned(), calls, stray: true }
 }
 
 /// `{"name": …, "arguments": {…}}`, `parameters` instead, or OpenAI's own nesting under `function`; nothing else.

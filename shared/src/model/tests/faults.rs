@@ -126,12 +126,13 @@ async fn a16_tools_refused_are_asked_in_the_prompt_once_and_for_all() {
     let reply = chat_with(&model, &messages, &tools()).await.unwrap();
     assert_eq!(
         (reply.text.as_str(), reply.requests, reply.records[0].dialect.as_str()),
-        ("found", 1, "prompted")
+        ("found", 1, "json")
     );
     let last = &fake.requests()[2];
     assert!(last.get("tools").is_none());
     assert!(last["messages"][0]["content"].as_str().unwrap().contains("\"name\":\"get_weather\""));
-    assert_eq!(last["messages"][3]["content"], "<tool_response>\n42 hits\n</tool_response>");
+    assert_eq!(last["response_format"], json!({"type": "json_object"}));
+    assert_eq!(last["messages"][3]["content"], r#"{"tool_results":[{"name":"search","result":"42 hits"}]}"#);
 }
 
 #[tokio::test]
