@@ -83,6 +83,8 @@ mod run;
 mod show;
 #[path = "cli/signal.rs"]
 mod signal;
+#[path = "cli/standing.rs"]
+mod standing;
 #[path = "cli/stats.rs"]
 mod stats;
 #[path = "cli/submit.rs"]
@@ -202,7 +204,11 @@ pub(crate) fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(e) => {
             // Help and version are data; a mistake is a usage error.
-            let _ = e.print();
+            if e.use_stderr() && std::env::args_os().any(|word| word == "--json") {
+                Out::new(true).error(&usage(&e));
+            } else {
+                let _ = e.print();
+            }
             return if e.use_stderr() { Exit::Usage.code().into() } else { ExitCode::SUCCESS };
         }
     };
@@ -243,6 +249,20 @@ fn parse(argv: impl IntoIterator<Item = std::ffi::OsString>) -> Result<Cli, clap
     ));
     let matches = command.try_get_matches_from(argv)?;
     Cli::from_arg_matches(&matches)
+}
+
+/// A mistake in the arguments as an error like all others.
+fn usage(e: &clap::Error) -> CliError {
+    let text = e.render().to_string();
+    let (what, more) = text.split_once("\n\n").unwrap_or((&text, ""));
+    let tip = more.lines().find_map(|line| line.trim().strip_prefix("tip: "));
+    let usage = more.lines().find_map(|line| line.strip_prefix("Usage: "));
+    let hint = match (tip, usage) {
+        (Some(tip), _) => tip.to_owned(),
+        (None, Some(usage)) => format!("usage: {usage}"),
+        (None, None) => "see `muster --help`".to_owned(),
+    };
+    CliError::usage(out::one_line(what.trim_start_matches("error: "), 500), hint)
 }
 
 async fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliError> {

@@ -9,11 +9,12 @@ use serde_json::{Value, json};
 use shared::config::Config;
 use shared::goal::Goal;
 use shared::model::{Message, Model};
-use shared::ticket::graph::{self, Known};
+use shared::ticket::graph::outputs::overlaps;
+use shared::ticket::graph::{self, Known, PROBLEMS_MAX};
 use shared::ticket::patch::{Edit, PatchOp};
 use shared::ticket::{Cause, Check, ReviewPolicy, Status, Ticket, TicketSpec, Tier};
 use shared::{prompt, tool};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use tokio_util::sync::CancellationToken;
 
 /// Tickets that one may be split into.
@@ -38,6 +39,13 @@ pub(crate) enum Rule {
 pub(crate) fn rule(ticket: &Ticket, interventions_max: u32) -> Rule {
     let cause = Cause::parse(&ticket.cause);
     let edits = ticket.counters.interventions;
+    if ticket.work_actor.starts_with("person:") && matches!(cause, Some(Cause::Faults | Cause::Conflicts)) {
+        let why = if cause == Some(Cause::Faults) { &ticket.review_comment } else { &ticket.failure };
+        return Rule::HandOver(format!(
+            "the files that {} delivered were not accepted: {why}",
+            ticket.work_by
+        ));
+    }
     if edits >= interventions_max {
         return Rule::HandOver(format!(
             "the manager has changed it {edits} times already (cap {interventions_max}) and it still ends with {}",
@@ -58,6 +66,12 @@ pub(crate) fn rule(ticket: &Ticket, interventions_max: u32) -> Rule {
         Some(Cause::Asks) => "it asked a person for permission too often",
         Some(Cause::NoReviewer) => "nobody who may review it is there",
         Some(Cause::HandedOver) => "it was handed over",
+        Some(Cause::Conflicts) if ticket.call.is_some() => {
+            return Rule::HandOver(format!(
+                "it conflicts with accepted work of another ticket: {}",
+                ticket.failure
+            ));
+        }
         Some(Cause::Faults | Cause::Conflicts | Cause::NotRetryable)
         | Some(Cause::ReviewFaults | Cause::ReviewLosses | Cause::ReviewReleases)
         | None => {
@@ -284,6 +298,7 @@ fn split(value: &Value, at: &Context<'_>) -> Result<Vec<PatchOp>, Vec<String>> {
     }
     let existing: BTreeSet<String> = at.all.iter().map(|t| t.key.clone()).collect();
     let mut problems = sound(&specs, &existing, at);
+    problems.extend(written_by_others(&specs, at));
     // What was promised is still delivered by somebody.
     let delivered: BTreeSet<&String> = specs.iter().flat_map(|s| &s.outputs).collect();
     let missing: Vec<&str> =
@@ -325,6 +340,46 @@ fn split(value: &Value, at: &Context<'_>) -> Result<Vec<PatchOp>, Vec<String>> {
         parts.into_iter().map(|part| PatchOp::Add { ticket: Box::new(part) }).collect();
     ops.push(PatchOp::Split { id: ticket.task_id.clone(), epoch: ticket.epoch, into });
     Ok(ops)
+}
+
+/// Outputs of the parts that a ticket outside of the split delivers as well, without a path of needs between them.
+fn written_by_others(parts: &[TicketSpec], at: &Context<'_>) -> Vec<String> {
+    let key_of: HashMap<&str, &str> = at.all.iter().map(|t| (t.task_id.as_str(), t.key.as_str())).collect();
+    let keys = |ids: &[String]| -> Vec<String> {
+        ids.iter().filter_map(|id| key_of.get(id.as_str())).map(|key| (*key).to_owned()).collect()
+    };
+    let own: BTreeSet<&str> = parts.iter().map(|p| p.key.as_str()).collect();
+    let mut specs: Vec<TicketSpec> = parts.to_vec();
+    for spec in &mut specs {
+        if !spec.needs.iter().any(|need| own.contains(need.as_str())) {
+            spec.needs.extend(keys(&at.ticket.needs));
+        }
+    }
+    for other in at.all {
+        let mut spec = TicketSpec::new(&other.key, "", "");
+        spec.needs = keys(&other.needs);
+        if other.task_id == at.ticket.task_id {
+            // Who needs it will need its parts.
+            spec.needs.extend(own.iter().map(|key| (*key).to_owned()));
+        } else if other.status == Status::Superseded {
+            let into = at.all.iter().filter(|t| t.parent_id == other.task_id);
+            spec.needs.extend(into.map(|t| t.key.clone()));
+        } else if other.status == Status::Done || !other.status.is_terminal() {
+            spec.outputs.clone_from(&other.outputs);
+        }
+        specs.push(spec);
+    }
+    let told = overlaps(&specs, PROBLEMS_MAX).into_iter().filter_map(|o| {
+        // Of the parts among themselves the plan's validator speaks.
+        let (part, other) = match (o.first < parts.len(), o.second < parts.len()) {
+            (true, false) => (o.first, o.second),
+            (false, true) => (o.second, o.first),
+            (true, true) | (false, false) => return None,
+        };
+        let (part, other, path) = (&specs[part].key, &specs[other].key, o.path);
+        Some(format!("ticket {part}, outputs: `{path}` is what `{other}` delivers; name another file"))
+    });
+    told.collect()
 }
 
 fn ticket_needs<'a>(ticket: &Ticket, all: &'a [Ticket]) -> BTreeSet<&'a str> {

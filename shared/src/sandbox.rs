@@ -5,6 +5,7 @@
 //! - [`probe`]: finds out at start whether it works here, and with which Python.
 //! - [`limits`]: limits of one process (rlimits) and of the tree (a watch).
 //! - [`seccomp`]: system calls that are refused.
+//! - [`user`]: whose processes they are.
 //! - [`launcher`]: the thread that starts sandboxes, and never ends before the process does.
 //! - [`capture`]: the first and last bytes of an output.
 
@@ -15,6 +16,7 @@ mod limits;
 mod probe;
 #[cfg(target_os = "linux")]
 mod seccomp;
+mod user;
 /// Elsewhere there is no bubblewrap to read it.
 #[cfg(not(target_os = "linux"))]
 mod seccomp {
@@ -73,6 +75,8 @@ pub enum SandboxError {
 #[derive(Clone, Debug)]
 pub struct Sandbox {
     layout: Arc<Layout>,
+    /// Under root: the one that starts as another user, where that works.
+    as_other: Option<Arc<Layout>>,
 }
 
 /// One program to run.
@@ -107,18 +111,29 @@ pub struct Output {
 }
 
 impl Sandbox {
-    /// Runs bubblewrap a few times to see what works here. Blocks, about a tenth of a second.
+    /// Runs bubblewrap a few times to see what works here; as root also as another user. Blocks, about a tenth of a
+    /// second.
     ///
     /// # Errors
     /// [`NoSandbox`] says what is missing and how to get it.
     pub fn probe() -> Result<Self, NoSandbox> {
-        probe::layout().map(|layout| Self { layout: Arc::new(layout) })
+        let layout = Arc::new(probe::layout(None)?);
+        let mut as_other = None;
+        if nix::unistd::geteuid().is_root() {
+            match probe::layout(Some(user::NOBODY)) {
+                Ok(layout) => as_other = Some(Arc::new(layout)),
+                Err(error) => {
+                    tracing::warn!(%error, "code runs as root: the kernel will not limit its processes");
+                }
+            }
+        }
+        Ok(Self { layout, as_other })
     }
 
     /// The Python 3 that runs inside, if there is one.
     #[must_use]
     pub fn python(&self) -> Option<&Python> {
-        self.layout.python.as_ref()
+        self.as_other.as_ref().unwrap_or(&self.layout).python.as_ref()
     }
 
     /// Runs the job to its end. Dropping the future, the timeout and the end of this process all kill the
@@ -195,17 +210,22 @@ impl Sandbox {
         }
         let broken = |e: std::io::Error| SandboxError::Broken(e.to_string());
         let folder = job.folder.canonicalize().map_err(broken)?;
-        let mut command = Command::new(&self.layout.bwrap);
+        let layout = self.layout_for(&folder).await.map_err(broken)?;
+        let mut command = Command::new(&layout.bwrap);
+        if let Some(user) = layout.user {
+            // The groups of root go with it.
+            command.uid(user).gid(user);
+        }
         // Inherited by bubblewrap alone as far as it matters: others would inherit a file that says nothing.
         let filter = seccomp::open().map_err(broken)?;
         command
-            .args(arguments::arguments(&self.layout, &folder, filter.as_ref().map(AsRawFd::as_raw_fd)))
+            .args(arguments::arguments(layout, &folder, filter.as_ref().map(AsRawFd::as_raw_fd)))
             .args(["/bin/sh", "-c"])
-            .arg(limits::prelude(job.memory_bytes_max, job.processes_max, self.layout.counts_processes))
+            .arg(limits::prelude(job.memory_bytes_max, job.processes_max, layout.counts_processes))
             .arg("sh")
             .args(&job.argv)
             .env_clear()
-            .envs(arguments::environment(&self.layout))
+            .envs(arguments::environment(layout))
             .envs(job.env.iter().map(|(name, value)| (name, value)))
             .current_dir("/")
             .stdin(Stdio::piped())
@@ -222,6 +242,27 @@ impl Sandbox {
         };
         stdin.write_all(limits::GO).await.map_err(broken)?;
         Ok(child)
+    }
+
+    /// How to start a job of this folder, which is handed over to the user that it is started as.
+    async fn layout_for(&self, folder: &std::path::Path) -> std::io::Result<&Layout> {
+        let Some(other) = &self.as_other else { return Ok(&self.layout) };
+        let Some(user) = other.user else { return Ok(&self.layout) };
+        let at = folder.to_owned();
+        let handed = tokio::task::spawn_blocking(move || {
+            if !user::reaches(user, &at) {
+                return Ok(false);
+            }
+            user::hand_over(user, &at).map(|()| true)
+        });
+        if handed.await.map_err(std::io::Error::other)?? {
+            return Ok(other);
+        }
+        tracing::warn!(
+            folder = %folder.display(),
+            "code runs as root, other users do not reach the folder: the kernel will not limit its processes"
+        );
+        Ok(&self.layout)
     }
 
     /// Waits until the tree of this process passes the limits of the job; the words say which. Never ends

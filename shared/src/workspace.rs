@@ -14,6 +14,7 @@ mod folder;
 mod manifest;
 mod merge;
 mod overlay;
+mod owner;
 mod path;
 mod projection;
 mod pull;

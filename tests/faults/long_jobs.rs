@@ -79,27 +79,34 @@ async fn c2_a_worker_that_was_frozen_past_its_lease_is_fenced() {
 }
 
 #[tokio::test]
-async fn c5_two_tickets_that_write_one_file_conflict_and_nothing_is_lost() {
+async fn c5_a_direct_call_that_conflicts_goes_to_a_person_and_accepted_work_stands() {
     let fleet = Fleet::plan().workers(2).env("WORKER__SLOTS", "1").start().await.unwrap();
     let api = fleet.api();
-    // Both start from the same workspace; whoever comes second must not overwrite the first one's file.
+    // Both start from the same workspace. The second writes beside its own output the file of the first one.
     let append = |id: &str, seconds: f64| {
+        let own = format!("data/{id}.txt");
         let code = format!(
-            "import os, time\nos.makedirs('data', exist_ok=True)\nold = open('data/shared.txt').read() if os.path.exists('data/shared.txt') else ''\ntime.sleep({seconds})\nopen('data/shared.txt', 'w').write(old + '{id}\\n')\n"
+            "import time\n{}\ntime.sleep({seconds})\nopen('data/first.txt', 'w').write('by {id}\\n')\n",
+            writes(&own)
         );
-        direct(id, &[], "data/shared.txt", &code)
+        direct(id, &[], &own, &code)
     };
-    let goal =
-        api.submit_plan("one file", &json!([append("first", 0.6), append("second", 1.2)])).await.unwrap();
-    api.reaches(&goal, &["done"]).await.unwrap();
-    let text = api.file(&goal, "data/shared.txt").await.unwrap();
-    assert_eq!(text, "first\nsecond\n", "the second one ran again over the first one's file");
-    let events = api.events(&goal).await.unwrap();
-    let conflict = events.iter().find(|e| e.event.contains("conflict")).expect("it was told");
-    assert!(conflict.detail.contains("data/shared.txt"), "{conflict:?}");
+    let tickets = json!([append("first", 0.6), append("second", 1.2)]);
+    let goal = api.submit_plan("one file", &tickets).await.unwrap();
+    let conflict = api.event(&goal, "it was told", |e| e.event == "conflict").await.unwrap();
+    assert!(conflict.detail.contains("data/first.txt"), "{conflict:?}");
     let hashes = conflict.detail.split(|c: char| !c.is_ascii_hexdigit()).filter(|w| w.len() >= 12).count();
     assert!(hashes >= 2, "with both hashes: {}", conflict.detail);
-    assert_eq!(api.ticket(&goal, "second").await.unwrap().counters.conflicts, 1);
+    api.event(&goal, "a person decides", |e| e.event == "handed_over").await.unwrap();
+    let second = api.ticket(&goal, "second").await.unwrap();
+    assert_eq!((second.attempts, second.cause.as_str()), (1, "conflicts"), "it was not run again");
+    assert!(second.cause_detail.contains("data/first.txt"), "{}", second.cause_detail);
+    assert_eq!(api.file(&goal, "data/first.txt").await.unwrap(), "by first\n");
+    // A person who says so has it run again, knowing what it writes over.
+    let retry = json!({"text": "it may", "request_id": "r1"});
+    api.post(&format!("/v1/tickets/{}/retry", second.task_id), &retry).await.unwrap();
+    api.reaches(&goal, &["done"]).await.unwrap();
+    assert_eq!(api.file(&goal, "data/first.txt").await.unwrap(), "by second\n");
     fleet.oracle().await.unwrap();
 }
 

@@ -7,8 +7,8 @@ use shared::config::Lease;
 use shared::goal::NewGoal;
 use shared::message::Kind;
 use shared::store::{
-    Claim, ClaimReply, ClaimRequest, Completion, Decision, Failure, Finish, Finished, GoalClaim, Held, Store,
-    Submitted, Written,
+    Claim, ClaimReply, ClaimRequest, Completion, Consumer, Decision, Failure, Finish, Finished, GoalClaim,
+    Held, Store, Submitted, Written,
 };
 use shared::ticket::patch::NewTicket;
 use shared::ticket::{
@@ -253,6 +253,17 @@ impl Desk {
     /// When the store does not answer.
     pub async fn sweep(&self) -> Result<shared::store::Swept> {
         Ok(self.store.sweep(&self.lease).await?)
+    }
+
+    /// A live worker of these lanes appears.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn serves(&self, lanes: &[&str]) -> Result<()> {
+        let lanes = lanes.iter().map(|lane| (*lane).to_owned()).collect();
+        let worker =
+            Consumer { id: "worker-desk".into(), role: "worker".into(), lanes, ..Consumer::default() };
+        Ok(self.store.publish_consumer(&worker, "").await?)
     }
 
     /// The ticket as it stands.

@@ -126,6 +126,32 @@ async fn i4_a_lane_that_nobody_serves_is_put_to_a_person() {
     assert_eq!(desk.drain().await.unwrap(), 1);
 }
 
+/// The worker that comes is answer enough: nobody is asked any more, whoever has to look at the goal does.
+#[tokio::test]
+async fn i4_a_goal_that_waited_for_a_worker_goes_on_when_one_comes() {
+    let mut desk = Desk::start().await.unwrap();
+    desk.lease.reviewer_wait_ms = 100;
+    let plan = desk.plan(&independent(1)).await.unwrap();
+    let goal = async || desk.store.goal(&plan.goal).await.unwrap().unwrap();
+    let swept_to = async |state: GoalState| {
+        wait::until("the goal moves", scale().patience(), async || {
+            desk.sweep().await?;
+            Ok((goal().await.state == state).then_some(()))
+        })
+        .await
+        .unwrap();
+    };
+    swept_to(GoalState::NeedsHuman).await;
+    desk.serves(&["work.other"]).await.unwrap();
+    desk.sweep().await.unwrap();
+    assert_eq!(goal().await.state, GoalState::NeedsHuman, "another lane is no answer");
+    desk.serves(&["work.default"]).await.unwrap();
+    swept_to(GoalState::Running).await;
+    assert_eq!((goal().await.cause.as_str(), desk.store.open_decisions(10).await.unwrap().len()), ("", 0));
+    desk.oracle().await.unwrap();
+    assert_eq!(desk.drain().await.unwrap(), 1);
+}
+
 /// Conclusions of accepted work, and of that alone, reach the goal's shared list, once.
 #[tokio::test]
 async fn conclusions_of_accepted_work_are_shared() {

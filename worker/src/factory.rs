@@ -218,8 +218,8 @@ fn last(ticket: &Ticket, clashes: &[String]) -> Vec<LastPart> {
     }
     if !clashes.is_empty() {
         last.push(LastPart {
-            what: "These files were changed by another ticket meanwhile. The accepted version stands at the \
-                   path, the earlier attempt's below temp/conflicts/; redo your change on the accepted one:",
+            what: "These files were changed by another ticket meanwhile. Redo your change on the accepted version \
+                   and keep what the other ticket wrote:",
             text: clashes.join("\n"),
         });
     }

@@ -15,7 +15,7 @@ use shared::sandbox::Sandbox;
 use shared::store::{Store, StoreError};
 use shared::ticket::{FailClass, Report, Ticket};
 use shared::tool::{self, ToolDecl};
-use shared::workspace::{Attempt, WorkspaceError};
+use shared::workspace::{Attempt, Clash, WorkspaceError};
 use std::sync::Arc;
 
 /// A ticket waits this long when what we read it from does not answer.
@@ -53,9 +53,10 @@ impl Worker {
         let read = Read::of(&self.store, ticket).await.map_err(|e| unavailable(&e))?;
         let attempt = self.open(ticket).await?;
         job.pulse.beat();
-        let clashes: Vec<String> = attempt.clashes().iter().map(|c| c.path.clone()).collect();
+        let clashes: Vec<String> = attempt.clashes().iter().map(Clash::describe).collect();
         let mut toolbox = ToolBox::new(attempt, self.sandbox.clone(), &self.config.worker);
-        if ticket.attempts > 1 {
+        // Nobody reads a direct call's output as the continuation of an earlier session.
+        if ticket.attempts > 1 && ticket.call.is_none() {
             toolbox.resumed();
         }
         let (actor, end, steps) = match &ticket.call {

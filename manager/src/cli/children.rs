@@ -20,8 +20,10 @@ const BACKOFF_MIN: Duration = Duration::from_millis(250);
 const BACKOFF_MAX: Duration = Duration::from_secs(10);
 /// A program that lived this long has recovered.
 const RECOVERED: Duration = Duration::from_secs(30);
-/// A log larger than this is put aside at the next start.
+/// A log larger than this is put aside: at the start, and while its program runs.
 const LOG_BYTES_MAX: u64 = 10 * 1024 * 1024;
+/// How often running programs' logs are looked at.
+const LOG_LOOK: Duration = Duration::from_secs(10);
 /// Lines of a log that are shown when its program does not start.
 const LOG_LINES_SHOWN: usize = 8;
 
@@ -73,6 +75,7 @@ pub(crate) async fn keep(out: Out, home: Home, program: Program, stop: Stop, fat
         }
         let ended = tokio::select! {
             ended = child.wait() => ended,
+            never = bound(&log, LOG_BYTES_MAX, LOG_LOOK) => match never {},
             () = stop.drain.cancelled() => {
                 end(&mut child, &stop).await;
                 let _ = std::fs::remove_file(&pid_file);
@@ -132,6 +135,24 @@ async fn end(child: &mut Child, stop: &Stop) {
     let _ = child.kill().await;
 }
 
+/// Keeps the log of a running program within twice `bytes_max` and what it writes between two looks. The program
+/// appends, so that its file can be emptied under it; what it writes between copying and emptying is lost. Never ends.
+async fn bound(log: &Path, bytes_max: u64, look: Duration) -> std::convert::Infallible {
+    loop {
+        tokio::time::sleep(look).await;
+        let log = log.to_owned();
+        let _ = tokio::task::spawn_blocking(move || empty(&log, bytes_max)).await;
+    }
+}
+
+fn empty(log: &Path, bytes_max: u64) -> std::io::Result<()> {
+    if std::fs::metadata(log)?.len() > bytes_max {
+        std::fs::copy(log, log.with_extension("log.1"))?;
+        std::fs::OpenOptions::new().write(true).open(log)?.set_len(0)?;
+    }
+    Ok(())
+}
+
 fn put_aside(log: &Path) {
     if std::fs::metadata(log).is_ok_and(|m| m.len() > LOG_BYTES_MAX) {
         let _ = std::fs::rename(log, log.with_extension("log.1"));
@@ -154,6 +175,23 @@ impl Fatal {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_log_of_a_running_program_does_not_grow_without_end() {
+        use std::io::Write;
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("worker-1.log");
+        let mut program = std::fs::OpenOptions::new().create(true).append(true).open(&log).unwrap();
+        program.write_all(&[b'a'; 100]).unwrap();
+        empty(&log, 100).unwrap();
+        assert_eq!(std::fs::metadata(&log).unwrap().len(), 100);
+        program.write_all(b"b").unwrap();
+        empty(&log, 100).unwrap();
+        // It goes on at the new end, and the last part is kept.
+        program.write_all(b"c").unwrap();
+        assert_eq!(std::fs::read(&log).unwrap(), b"c");
+        assert_eq!(std::fs::metadata(log.with_extension("log.1")).unwrap().len(), 101);
+    }
 
     #[test]
     fn a_fatal_end_shows_the_end_of_the_log() {

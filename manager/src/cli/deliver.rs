@@ -30,7 +30,11 @@ pub(crate) async fn run(ctx: &Context, args: &Args) -> Result<Exit, CliError> {
     let outputs: Vec<&str> = items(&ticket, "outputs").iter().filter_map(Value::as_str).collect();
     let mut files = Vec::new();
     for word in &args.files {
-        let (path, file) = place(word, &outputs);
+        let (path, file) = place(word, &outputs)?;
+        if !outputs.contains(&path.as_str()) {
+            ctx.out
+                .note(&format!("note: {path} is no declared output of the ticket ({})", outputs.join(", ")));
+        }
         let meta = std::fs::metadata(&file).map_err(|e| {
             CliError::usage(format!("{}: {e}", file.display()), "check the path and its rights")
         })?;
@@ -53,21 +57,33 @@ pub(crate) async fn run(ctx: &Context, args: &Args) -> Result<Exit, CliError> {
     acknowledged(ctx, &client.post_once(&path, &body).await?)
 }
 
-/// Where a file goes: as said, or to the output of its name, or to the only output, or below `outputs/`.
-fn place(word: &str, outputs: &[&str]) -> (String, PathBuf) {
+/// Where a file goes: as said, or to the output of its name, or to the only output.
+///
+/// # Errors
+/// Usage when none of these: a file that nobody asked for is not sent by mistake.
+fn place(word: &str, outputs: &[&str]) -> Result<(String, PathBuf), CliError> {
     if let Some((path, file)) = word.split_once('=')
         && !Path::new(word).exists()
     {
-        return (path.to_owned(), PathBuf::from(file));
+        return Ok((path.to_owned(), PathBuf::from(file)));
     }
     let file = PathBuf::from(word);
     let name = file.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     let same = outputs.iter().find(|o| Path::new(o).file_name().is_some_and(|n| n == name.as_str()));
-    let path = match (same, outputs) {
-        (Some(output), _) | (None, [output]) => (*output).to_owned(),
-        (None, _) => format!("outputs/{name}"),
-    };
-    (path, file)
+    match (same, outputs) {
+        (Some(output), _) | (None, [output]) => Ok(((*output).to_owned(), file)),
+        (None, []) => Err(CliError::usage(
+            format!("{word}: the ticket declares no outputs"),
+            format!("say where it goes: outputs/{name}={word}"),
+        )),
+        (None, declared) => Err(CliError::usage(
+            format!("{word}: the ticket declares no output of this name, but {}", declared.join(", ")),
+            format!(
+                "say which it is: {}={word}; or where it goes beside them: outputs/{name}={word}",
+                declared[0]
+            ),
+        )),
+    }
 }
 
 #[cfg(test)]
@@ -76,10 +92,16 @@ mod tests {
 
     #[test]
     fn a_file_goes_to_the_output_of_its_name() {
-        let at = |word: &str, outputs: &[&str]| place(word, outputs).0;
+        let at = |word: &str, outputs: &[&str]| place(word, outputs).unwrap().0;
         assert_eq!(at("x/m.csv", &["data/a.csv", "data/m.csv"]), "data/m.csv");
         assert_eq!(at("draft.md", &["outputs/report.md"]), "outputs/report.md");
-        assert_eq!(at("new.md", &["a/b", "c/d"]), "outputs/new.md");
-        assert_eq!(place("outputs/r.md=draft.md", &[]), ("outputs/r.md".into(), "draft.md".into()));
+        assert_eq!(place("outputs/r.md=draft.md", &[]).unwrap(), ("outputs/r.md".into(), "draft.md".into()));
+    }
+
+    #[test]
+    fn a_file_that_nobody_asked_for_is_not_sent_by_mistake() {
+        let e = place("new.md", &["a/b", "c/d"]).unwrap_err();
+        assert!(e.to_string().contains("a/b, c/d") && e.hint().contains("outputs/new.md=new.md"), "{e}");
+        assert!(place("new.md", &[]).is_err());
     }
 }

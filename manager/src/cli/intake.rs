@@ -109,8 +109,8 @@ pub(crate) fn from_plan(
         problems(&plan, default, limits)
     })?;
 
-    let named = plan.goal.inputs.iter().map(|name| base.join(name));
-    let inputs: Vec<PathBuf> = named.chain(goal.input.iter().cloned()).collect();
+    let mut inputs = plan.goal.inputs.iter().map(|name| beside(base, name)).collect::<Result<Vec<_>, _>>()?;
+    inputs.extend(goal.input.iter().cloned());
     let files = gather(&inputs, limits)?;
     plan.goal.inputs.clear();
 
@@ -237,6 +237,30 @@ fn refuse(problems: Vec<Problem>) -> Result<(), CliError> {
             ))
         }
     }
+}
+
+/// An input that a plan file names: only from the plan file's own folder, links followed. Whoever runs a plan of
+/// somebody else's would otherwise send any file of their own along with it.
+fn beside(base: &Path, name: &str) -> Result<PathBuf, CliError> {
+    let base = if base.as_os_str().is_empty() { Path::new(".") } else { base };
+    let wrong = |e: std::io::Error| {
+        CliError::usage(
+            format!("goal.inputs: {name}: {e}"),
+            "check the path; it is relative to the plan file",
+        )
+    };
+    let path = base.join(name);
+    let (folder, real) = (base.canonicalize().map_err(wrong)?, path.canonicalize().map_err(wrong)?);
+    if real.starts_with(&folder) {
+        return Ok(path);
+    }
+    Err(CliError::usage(
+        format!("goal.inputs: {name} is not below the plan file's folder {}", folder.display()),
+        format!(
+            "if you want it sent, take it out of the plan and say so yourself: --input {}",
+            real.display()
+        ),
+    ))
 }
 
 /// Every file of the inputs with its place under `data/`.

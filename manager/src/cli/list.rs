@@ -4,6 +4,7 @@ use super::client::segment;
 use super::context::Context;
 use super::error::{CliError, Exit};
 use super::out::{items, now_ms, number, one_line, short, span, table, text};
+use super::standing;
 use serde_json::Value;
 use shared::goal::GoalState;
 
@@ -47,13 +48,9 @@ fn drawn(goals: &[Value], now: u64) -> String {
         .iter()
         .map(|g| {
             let done = g.get("counts").map_or(0, |c| number(c, "done"));
-            let state = match g.get("paused").and_then(Value::as_bool) {
-                Some(true) => format!("{}, paused", text(g, "state")),
-                _ => text(g, "state").to_owned(),
-            };
             vec![
                 short(text(g, "id")).to_owned(),
-                state,
+                standing::state(g),
                 format!("{done}/{}", number(g, "tickets")),
                 number(g, "spent_tokens").to_string(),
                 span(now.saturating_sub(number(g, "created_at_ms"))),

@@ -113,7 +113,17 @@ pub(crate) async fn files(client: &Client, goal: &str, dir: &Path) -> Result<Vec
 fn below(dir: &Path, path: &str) -> Result<PathBuf, CliError> {
     let plain = !path.is_empty() && Path::new(path).components().all(|c| matches!(c, Component::Normal(_)));
     if plain && !path.contains('\0') {
-        return Ok(dir.join(path));
+        let here = dir.join(path);
+        let folders = here.ancestors().skip(1).take_while(|folder| *folder != dir);
+        for folder in folders {
+            if folder.is_symlink() {
+                return Err(CliError::failed(
+                    format!("{} is a link; files would land elsewhere", folder.display()),
+                    "remove the link, or pull into another folder",
+                ));
+            }
+        }
+        return Ok(here);
     }
     Err(CliError::failed(
         format!("the manager lists the file `{}`, which would leave the folder", path.escape_debug()),
@@ -122,7 +132,8 @@ fn below(dir: &Path, path: &str) -> Result<PathBuf, CliError> {
 }
 
 fn same(file: &Path, hash: &str) -> bool {
-    std::fs::read(file).is_ok_and(|bytes| hex(&Sha256::digest(&bytes)) == hash)
+    // A link is replaced by the file itself.
+    !file.is_symlink() && std::fs::read(file).is_ok_and(|bytes| hex(&Sha256::digest(&bytes)) == hash)
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -173,5 +184,25 @@ mod tests {
         for bad in ["", "/etc/passwd", "../x", "a/../../x", "a\0b"] {
             assert!(below(dir, bad).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn links_in_the_folder_are_not_followed() {
+        let root = tempfile::tempdir().unwrap();
+        let (dir, outside) = (root.path().join("pulled"), root.path().join("outside"));
+        for folder in [&dir, &outside] {
+            std::fs::create_dir(folder).unwrap();
+        }
+        std::os::unix::fs::symlink(&outside, dir.join("outputs")).unwrap();
+        let e = below(&dir, "outputs/deep/a.md").unwrap_err();
+        assert!(e.to_string().contains("is a link"), "{e}");
+        assert!(below(&dir, "data/a.md").is_ok());
+        // The folder itself may be reached through one: that is its user's own choice.
+        std::os::unix::fs::symlink(&dir, root.path().join("to")).unwrap();
+        assert!(below(&root.path().join("to"), "data/a.md").is_ok());
+        std::fs::write(outside.join("a"), "x").unwrap();
+        std::os::unix::fs::symlink(outside.join("a"), dir.join("a")).unwrap();
+        let hash = hex(&Sha256::digest(b"x"));
+        assert!(same(&outside.join("a"), &hash) && !same(&dir.join("a"), &hash));
     }
 }

@@ -5,6 +5,7 @@ use super::context::Context;
 use super::error::{CliError, Exit};
 use super::ids::{self, Target};
 use super::out::{dollars, items, now_ms, number, span, text};
+use super::standing;
 use serde_json::Value;
 use shared::ticket::Check;
 
@@ -58,7 +59,7 @@ fn items_of<'a>(value: &'a Value, key: &str) -> &'a [Value] {
 fn due(value: &Value, now: u64) -> String {
     match number(value, "due_at_ms") {
         0 => String::new(),
-        at => format!("in {}", span(at.saturating_sub(now))),
+        at => standing::until(at, now, "now"),
     }
 }
 
@@ -74,8 +75,7 @@ fn spent(value: &Value) -> String {
 fn of_goal(goal: &Value, now: u64) -> String {
     let mut facts = Facts::default();
     facts.add("goal", text(goal, "id"));
-    let paused = goal.get("paused").and_then(Value::as_bool) == Some(true);
-    facts.add("state", format!("{}{}", text(goal, "state"), if paused { ", paused" } else { "" }));
+    facts.add("state", standing::state(goal));
     facts.add("cause", text(goal, "cause"));
     facts.add("detail", text(goal, "cause_detail"));
     facts.add("decide", due(goal, now));
@@ -95,7 +95,7 @@ fn of_goal(goal: &Value, now: u64) -> String {
     facts.add("spent", spent(goal));
     facts.add("age", span(now.saturating_sub(number(goal, "created_at_ms"))));
     if number(goal, "deadline_at_ms") > 0 {
-        facts.add("deadline", format!("in {}", span(number(goal, "deadline_at_ms").saturating_sub(now))));
+        facts.add("deadline", standing::until(number(goal, "deadline_at_ms"), now, "passed"));
     }
     facts.list("conclusions", strings(goal, "conclusions"));
     facts.list("notes", strings(goal, "notes"));

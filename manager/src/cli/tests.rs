@@ -49,6 +49,20 @@ fn pause_wants_a_goal_or_all_but_not_both() {
 }
 
 #[test]
+fn a_mistake_in_the_arguments_is_an_error_like_all_others() {
+    let of = |line: &str| usage(&parsed(line).unwrap_err());
+    let unknown = of("muster lst --json");
+    assert_eq!(unknown.exit().code(), 64);
+    assert!(unknown.to_string().contains("'lst'") && unknown.hint().contains("'list'"), "{unknown:?}");
+    let missing = of("muster run");
+    assert!(
+        missing.to_string().contains("<GOAL|PLAN>") && missing.hint().contains("muster run"),
+        "{missing:?}"
+    );
+    assert!(of("muster run x --review maybe").to_string().contains("one of none, code, judged"));
+}
+
+#[test]
 fn the_long_help_documents_environment_and_exit_codes() {
     let e = parsed("muster --help").unwrap_err();
     assert!(!e.use_stderr());

@@ -7,6 +7,7 @@ use super::events::{self, Happening};
 use super::ids;
 use super::live::{Live, Style};
 use super::out::{items, number, one_line, short, text};
+use super::standing::{count, waits_for_a_person};
 use serde_json::Value;
 use shared::goal::GoalState;
 use shared::ticket::Status;
@@ -176,10 +177,6 @@ pub(crate) async fn to_end(
     Ok(ended)
 }
 
-fn count(goal: &Value, status: Status) -> u64 {
-    goal.get("counts").map_or(0, |counts| number(counts, status.as_str()))
-}
-
 /// Tickets are ready, and nobody has taken one.
 fn is_idle(goal: &Value) -> bool {
     count(goal, Status::Running) == 0 && count(goal, Status::Pending) + count(goal, Status::Reviewing) > 0
@@ -194,18 +191,6 @@ fn unserved(stats: &Value) -> Vec<String> {
     waiting.map(|(lane, _)| lane.clone()).filter(|lane| !served(lane)).collect()
 }
 
-/// Whether nothing of the goal moves any more until a person decides something.
-fn waits_for_a_person(goal: &Value) -> bool {
-    let count = |status: Status| count(goal, status);
-    let moving: u64 =
-        [Status::Pending, Status::Running, Status::Reviewing, Status::Rejected, Status::Escalated]
-            .map(count)
-            .iter()
-            .sum();
-    let asking = count(Status::NeedsHuman) + count(Status::AwaitingApproval);
-    moving == 0 && (asking > 0 || text(goal, "state") == GoalState::NeedsHuman.as_str())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -217,17 +202,5 @@ mod tests {
         assert!(!is_idle(&json!({"counts": {"pending": 1, "running": 1}})));
         let stats = json!({"gauges": {"demand": {"work.gpu": 1, "review": 2, "work.x": 0}, "consumers": {"review": 1}}});
         assert_eq!(unserved(&stats), ["work.gpu"]);
-    }
-
-    #[test]
-    fn a_person_is_waited_for_only_when_nothing_else_moves() {
-        let goal =
-            |state: &str, counts: Value| waits_for_a_person(&json!({"state": state, "counts": counts}));
-        assert!(goal("running", json!({"needs_human": 1, "blocked": 3, "done": 2})));
-        assert!(goal("running", json!({"awaiting_approval": 1})));
-        assert!(goal("needs_human", json!({})));
-        assert!(!goal("running", json!({"needs_human": 1, "running": 1})));
-        assert!(!goal("needs_human", json!({"pending": 1})));
-        assert!(!goal("running", json!({"blocked": 2})));
     }
 }

@@ -43,6 +43,47 @@ fn rules_come_before_any_model() {
     let mut direct = with("faults", 0);
     direct.call = Some(DirectCall { tool: "code_interpreter".into(), args: json!({"code": "1"}) });
     assert!(matches!(rule(&direct, 2), Rule::HandOver(_)));
+    // C5: a call that would write over accepted work is a person's, with both versions named.
+    direct.cause = "conflicts".into();
+    direct.failure = "data/x was changed by another ticket meanwhile: from no file, now aa, made bb".into();
+    let Rule::HandOver(why) = rule(&direct, 2) else { panic!("not handed over") };
+    assert!(why.contains("conflicts with accepted work") && why.contains("now aa, made bb"), "{why}");
+}
+
+#[test]
+fn a_persons_rejected_files_go_back_to_a_person_with_the_comment() {
+    let mut delivered = with("faults", 0);
+    delivered.work_actor = "person:ann".into();
+    delivered.work_by = "ann".into();
+    delivered.review_comment = "- data/words.csv has three rows: it has one".into();
+    let Rule::HandOver(why) = rule(&delivered, 2) else { panic!("not handed over") };
+    assert!(why.contains("ann") && why.contains("it has one"), "{why}");
+}
+
+#[test]
+fn c5_a_part_may_not_deliver_what_a_ticket_outside_of_the_split_delivers() {
+    let with_need = |key: &str, needs: &[&str], output: &str| Ticket {
+        task_id: format!("id-{key}"),
+        key: key.into(),
+        needs: needs.iter().map(|n| format!("id-{n}")).collect(),
+        outputs: vec![output.into()],
+        status: Status::Blocked,
+        ..ticket()
+    };
+    let old = ticket();
+    let split = |other: Ticket, output: &str| {
+        let parts = [part("a1", &[], output), part("a2", &[], "data/words.csv")];
+        let answer = json!({"action": "split", "reason": "r", "tickets": parts});
+        decide(&old, &[old.clone(), other], &answer)
+    };
+    let problems = split(with_need("other", &[], "data/other.csv"), "data/other.csv").unwrap_err();
+    assert!(problems.iter().any(|p| p.contains("a1") && p.contains("`other`")), "{problems:?}");
+    assert!(split(with_need("other", &[], "data/x"), "data/x/y").is_err(), "a file and a folder");
+    // It waits for the parts, or is over without having delivered.
+    assert!(split(with_need("other", &["a"], "data/other.csv"), "data/other.csv").is_ok());
+    let mut gone = with_need("other", &[], "data/other.csv");
+    gone.status = Status::Cancelled;
+    assert!(split(gone, "data/other.csv").is_ok());
 }
 
 #[test]

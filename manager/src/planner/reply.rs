@@ -3,6 +3,7 @@
 
 use serde_json::{Map, Value, json};
 use shared::ticket::{Check, ReviewPolicy, TicketSpec, Tier};
+use std::collections::BTreeSet;
 
 /// Item that every judged plan's last ticket is held against (I9).
 pub(crate) const ORIGINAL_GOAL: &str =
@@ -35,6 +36,7 @@ fn check_schema() -> Value {
             "pattern": {"type": "string"},
             "min": {"type": "integer"},
             "columns": {"type": "array", "items": {"type": "string"}},
+            "schema": {"type": "object", "description": "for kind json_schema: the JSON Schema of the file"},
             "command": {"type": "string"},
             "text": {"type": "string", "description": "for kind judged: what must hold"},
         },
@@ -91,7 +93,8 @@ fn ticket(
     let at = if key.is_empty() { format!("tickets[{i}]") } else { format!("ticket {key}") };
     let mut spec = TicketSpec::new(&key, &word(&["description"]), &word(&["expected_output"]));
     spec.needs = words(fields, "needs");
-    spec.needs.dedup();
+    let mut seen = BTreeSet::new();
+    spec.needs.retain(|need| seen.insert(need.clone()));
     spec.role = word(&["role"]);
     spec.persona = word(&["persona"]);
     spec.tools = words(fields, "tools");
@@ -240,6 +243,20 @@ mod tests {
         assert!(problems[0].starts_with("ticket a, checks[0]"), "{problems:?}");
         assert!(problems[1].starts_with("tickets[1]"), "{problems:?}");
         assert!(read(&json!({"plan": []}), ReviewPolicy::Judged).is_err());
+    }
+
+    #[test]
+    fn a_need_named_twice_counts_once_wherever_it_stands() {
+        let plan = reply(&json!([{"id": "a", "needs": ["x", "y", "x"]}]));
+        assert_eq!(read(&plan, ReviewPolicy::Code).unwrap()[0].needs, ["x", "y"]);
+    }
+
+    #[test]
+    fn every_field_that_a_check_is_read_from_stands_in_the_schema() {
+        let schema = check_schema();
+        for field in ["path", "pattern", "min", "columns", "schema", "command", "text"] {
+            assert!(schema["properties"].get(field).is_some(), "{field}");
+        }
     }
 
     #[test]

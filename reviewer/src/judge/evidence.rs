@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 
 /// Most pointers of one item.
 const POINTERS_MAX: usize = 5;
+/// Most parts between separators, those of names included.
+const PARTS_MAX: usize = 50;
 
 /// A place in what was delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,26 +21,54 @@ pub(crate) enum Pointer {
     File(String),
 }
 
-/// Reads the pointers of an item, separated by `;` or `,`.
+/// Reads the pointers of an item, separated by `;` or `,`. Names of files may hold these too: `is_file` says
+/// whether there is a file of that name, and a name that is there is never cut.
 ///
 /// # Errors
 /// What is wrong, for the verdict's reason.
-pub(crate) fn parse(text: &str) -> Result<Vec<Pointer>, String> {
+pub(crate) fn parse(text: &str, is_file: &dyn Fn(&str) -> bool) -> Result<Vec<Pointer>, String> {
     let text = text.trim().trim_matches('`');
-    if text.is_empty() {
-        return Err("no evidence was given".into());
+    // Where a pointer may begin and end.
+    let mut cuts: Vec<(usize, usize)> = vec![];
+    let mut begin = 0;
+    for (at, _) in text.match_indices([';', ',']) {
+        cuts.push((begin, at));
+        begin = at + 1;
     }
-    let pointers: Vec<Pointer> = text
-        .split([';', ','])
-        .map(|part| part.trim().trim_matches('`'))
-        .filter(|part| !part.is_empty())
-        .map(parse_one)
-        .collect::<Result<_, _>>()?;
+    cuts.push((begin, text.len()));
+    if cuts.len() > PARTS_MAX {
+        return Err(format!("{} parts, at most {PARTS_MAX} are read", cuts.len()));
+    }
+    let mut pointers = vec![];
+    let mut i = 0;
+    while i < cuts.len() {
+        let part = |last: usize| text[cuts[i].0..cuts[last].1].trim().trim_matches('`');
+        if part(i).is_empty() {
+            i += 1;
+            continue;
+        }
+        let (pointer, last) = first_meant(&(i..cuts.len()).map(part).collect::<Vec<_>>(), is_file)?;
+        pointers.push(pointer);
+        i += last + 1;
+    }
     match pointers.len() {
         0 => Err("no evidence was given".into()),
         n if n > POINTERS_MAX => Err(format!("{n} pointers, at most {POINTERS_MAX} are read")),
         _ => Ok(pointers),
     }
+}
+
+/// Of ever longer readings of one beginning the first that names a file that is there; if none does, the first
+/// alone. With the place of the reading.
+fn first_meant(readings: &[&str], is_file: &dyn Fn(&str) -> bool) -> Result<(Pointer, usize), String> {
+    for (n, reading) in readings.iter().enumerate() {
+        match parse_one(reading) {
+            Ok(Pointer::Lines { path, .. } | Pointer::File(path)) if !is_file(&path) => {}
+            Ok(pointer) => return Ok((pointer, n)),
+            Err(_) => {}
+        }
+    }
+    Ok((parse_one(readings.first().copied().unwrap_or_default())?, 0))
 }
 
 fn parse_one(text: &str) -> Result<Pointer, String> {
@@ -77,7 +107,7 @@ impl Places<'_> {
         &self,
         evidence: &str,
     ) -> Result<Result<(), String>, crate::deliverable::DeliverableError> {
-        let pointers = match parse(evidence) {
+        let pointers = match parse(evidence, &|path| self.deliverable.entry(path).is_some()) {
             Ok(pointers) => pointers,
             Err(problem) => return Ok(Err(problem)),
         };
@@ -128,6 +158,7 @@ mod tests {
 
     #[test]
     fn pointers_are_read_as_they_are_meant() {
+        let parse = |text: &str| parse(text, &|_| false);
         let lines = |path: &str, first, last| Pointer::Lines { path: path.into(), first, last };
         assert_eq!(parse("outputs/a.md:3-9").unwrap(), [lines("outputs/a.md", 3, 9)]);
         assert_eq!(parse("`outputs/a.md:L4`").unwrap(), [lines("outputs/a.md", 4, 4)]);
@@ -140,7 +171,25 @@ mod tests {
     }
 
     #[test]
+    fn d8_a_name_with_a_separator_is_not_cut() {
+        let files = ["data/a, b.csv", "data/c;d.csv", "x.png", "y, z.png"];
+        let parse = |text: &str| parse(text, &|path| files.contains(&path));
+        let lines = |path: &str, first, last| Pointer::Lines { path: path.into(), first, last };
+        let file = |path: &str| Pointer::File(path.into());
+        assert_eq!(parse("data/a, b.csv:1-2").unwrap(), [lines("data/a, b.csv", 1, 2)]);
+        assert_eq!(
+            parse("data/c;d.csv:1, tool:2; `data/a, b.csv:3-4`").unwrap(),
+            [lines("data/c;d.csv", 1, 1), Pointer::Tool(2), lines("data/a, b.csv", 3, 4)]
+        );
+        assert_eq!(parse("x.png, y, z.png; report:1").unwrap()[..2], [file("x.png"), file("y, z.png")]);
+        // What is not there is named by its own, and fails as such.
+        assert_eq!(parse("gone.md:1; x.png").unwrap(), [lines("gone.md", 1, 1), file("x.png")]);
+        assert!(parse(&",".repeat(100)).is_err());
+    }
+
+    #[test]
     fn d8_what_is_no_pointer_is_said() {
+        let parse = |text: &str| parse(text, &|_| false);
         for bad in [
             "",
             " ",

@@ -2,6 +2,7 @@
 
 use super::held::{Entry, StopReason};
 use super::{Engine, FAREWELL, Outcome, jitter};
+use crate::message::Kind as ClaimKind;
 use crate::store::{Claim, Completion, Decision, Failure, Held, Permit, Result, StoreError, Written};
 use crate::telemetry::metrics::{self, Answer, Outcome as Kind};
 use crate::ticket::{FailClass, ReviewPolicy};
@@ -24,7 +25,7 @@ enum Write {
     Fail(Failure),
     Release(Held),
     Park { held: Held, permit: Permit, expiry_ms: u64 },
-    Conflict { held: Held, detail: String },
+    Conflict { held: Held, detail: String, again: bool },
 }
 
 impl Write {
@@ -36,7 +37,7 @@ impl Write {
             Self::Fail(failure) => store.fail(failure).await,
             Self::Release(held) => store.release(held).await,
             Self::Park { held, permit, expiry_ms } => store.park(held, permit, *expiry_ms).await,
-            Self::Conflict { held, detail } => store.conflict(held, detail).await,
+            Self::Conflict { held, detail, again } => store.conflict(held, detail, *again).await,
         }
     }
 
@@ -115,14 +116,24 @@ async fn publish<H>(
                 }
             }
             Ok(Merged::Conflict { path, base, theirs, ours }) => {
+                // A direct call knows nothing of the accepted file: made again it would only write over it.
+                // What a person made goes back to the person.
+                let of_person =
+                    claim.kind == ClaimKind::Review && claim.ticket.work_actor.starts_with("person:");
+                let again = claim.ticket.call.is_none() && !of_person;
+                let way = if again {
+                    "Read the accepted file and redo the change on it."
+                } else {
+                    "The call was not made again: it would write over the accepted file."
+                };
                 let detail = format!(
                     "{path} was changed by another ticket meanwhile: this attempt started from {}, accepted now is {}, \
-                     this attempt made {}. Read the accepted file and redo the change on it.",
+                     this attempt made {}. {way}",
                     or_none(&base),
                     or_none(&theirs),
                     or_none(&ours)
                 );
-                persist(engine, entry, &Write::Conflict { held: entry.held.clone(), detail }).await;
+                persist(engine, entry, &Write::Conflict { held: entry.held.clone(), detail, again }).await;
                 return Some(Kind::Conflict);
             }
             Err(error) => {

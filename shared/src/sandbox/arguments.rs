@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Each of the two memory file systems inside.
 const TMPFS_BYTES: u64 = 256 * 1024 * 1024;
-/// User inside; outside it is the worker's own.
+/// User inside; outside it is the worker's own, or of a worker that is root [`Layout::user`].
 const USER: &str = "1000";
 /// What programs need of /etc: the dynamic linker, alternatives, time zone, fonts, Python's own set-up.
 /// No accounts, no host name, no resolver, no keys.
@@ -26,6 +26,8 @@ const ETC: &[&str] = &[
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Layout {
     pub bwrap: PathBuf,
+    /// User and group that bubblewrap is started as; `None`: those of this process.
+    pub user: Option<u32>,
     /// `/bin`, `/lib`…: a link into /usr, or a folder of its own (`None`).
     pub roots: Vec<(PathBuf, Option<PathBuf>)>,
     /// Bound read-only beside the system's folders: where Python lives, when that is elsewhere.
@@ -130,6 +132,7 @@ mod tests {
 
     fn layout() -> Layout {
         Layout {
+            user: None,
             bwrap: "/usr/bin/bwrap".into(),
             roots: vec![("/bin".into(), Some("usr/bin".into())), ("/lib64".into(), None)],
             read_only: vec!["/opt/py".into()],

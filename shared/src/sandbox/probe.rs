@@ -3,6 +3,7 @@
 use super::NoSandbox;
 use super::arguments::{Layout, arguments, environment};
 use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -57,13 +58,17 @@ pub struct Python {
     pub libraries: Vec<String>,
 }
 
-/// The most that works here.
-pub(super) fn layout() -> Result<Layout, NoSandbox> {
+/// The most that works here, started as this user (`None`: as whoever we are).
+pub(super) fn layout(user: Option<u32>) -> Result<Layout, NoSandbox> {
     let bwrap = on_path("bwrap").ok_or(NoSandbox::Missing)?;
     let help = run(Command::new(&bwrap).arg("--help")).unwrap_or_default();
     let folder = tempfile::tempdir().map_err(|e| NoSandbox::Refused(e.to_string()))?;
+    if let Some(user) = user {
+        super::user::hand_over(user, folder.path()).map_err(|e| NoSandbox::Refused(e.to_string()))?;
+    }
     let most = Layout {
         bwrap,
+        user,
         roots: roots(),
         sizes_tmpfs: help.contains("--size BYTES"),
         disables_userns: help.contains("--disable-userns"),
@@ -125,6 +130,9 @@ fn is_too_much(prefix: &Path) -> bool {
 fn inside(layout: &Layout, folder: &Path, argv: &[&str]) -> Result<String, String> {
     let filter = super::seccomp::open().map_err(|e| e.to_string())?;
     let mut command = Command::new(&layout.bwrap);
+    if let Some(user) = layout.user {
+        command.uid(user).gid(user);
+    }
     command
         .args(arguments(layout, folder, filter.as_ref().map(AsRawFd::as_raw_fd)))
         .args(argv)

@@ -139,7 +139,7 @@ impl Dialer {
         let (scheme, rest) = url.split_once("://").unwrap_or((url, ""));
         let target = match scheme {
             "redis-sentinel" | "rediss-sentinel" => {
-                let (auth, hosts) = split_auth(rest);
+                let (auth, hosts) = split_auth(rest)?;
                 let (hosts, path) = hosts.split_once('/').unwrap_or((hosts, ""));
                 let mut path = path.split('/');
                 let master = path.next().filter(|m| !m.is_empty()).unwrap_or("mymaster");
@@ -148,29 +148,25 @@ impl Dialer {
                     .map(|h| format!("redis://{h}").into_connection_info().map(|i| i.addr().clone()))
                     .collect::<redis::RedisResult<Vec<_>>>()
                     .map_err(refused)?;
-                let password = if secret.is_empty() { auth.1 } else { Some(secret) };
+                let password = if secret.is_empty() { auth.1 } else { Some(secret.to_owned()) };
                 let target = SentinelTarget {
                     sentinels,
                     master: master.to_owned(),
                     db: path.next().and_then(|d| d.parse().ok()),
                     tls: scheme.starts_with("rediss"),
-                    username: auth.0.map(Into::into),
-                    password: password.map(Into::into),
+                    username: auth.0,
+                    password,
                 };
                 target.client().map_err(refused)?;
                 Target::Sentinel(target)
             }
             "redis-cluster" | "rediss-cluster" => {
-                let (auth, hosts) = split_auth(rest);
+                let (auth, hosts) = split_auth(rest)?;
                 let plain = if scheme.starts_with("rediss") { "rediss" } else { "redis" };
                 let nodes =
                     hosts.trim_end_matches('/').split(',').map(|h| format!("{plain}://{h}")).collect();
-                let password = if secret.is_empty() { auth.1 } else { Some(secret) };
-                Target::Cluster {
-                    nodes,
-                    username: auth.0.map(Into::into),
-                    password: password.map(Into::into),
-                }
+                let password = if secret.is_empty() { auth.1 } else { Some(secret.to_owned()) };
+                Target::Cluster { nodes, username: auth.0, password }
             }
             _ => {
                 let mut info = url.into_connection_info().map_err(refused)?;
@@ -220,14 +216,35 @@ impl Dialer {
     }
 }
 
-fn split_auth(rest: &str) -> ((Option<&str>, Option<&str>), &str) {
-    match rest.rsplit_once('@') {
-        None => ((None, None), rest),
-        Some((auth, hosts)) => {
-            let (user, password) = auth.split_once(':').unwrap_or((auth, ""));
-            ((Some(user).filter(|u| !u.is_empty()), Some(password).filter(|p| !p.is_empty())), hosts)
+/// User and password.
+type Auth = (Option<String>, Option<String>);
+
+/// User and password before the `@`, as they are meant: `%40` in a password is an `@`, as in every URL.
+fn split_auth(rest: &str) -> Result<(Auth, &str)> {
+    let Some((auth, hosts)) = rest.rsplit_once('@') else { return Ok(((None, None), rest)) };
+    let (user, password) = auth.split_once(':').unwrap_or((auth, ""));
+    let word =
+        |text: &str| -> Result<Option<String>> { Ok(Some(percent_decoded(text)?).filter(|t| !t.is_empty())) };
+    Ok(((word(user)?, word(password)?), hosts))
+}
+
+fn percent_decoded(text: &str) -> Result<String> {
+    let wrong =
+        || StoreError::Refused("redis.url: user or password has a % that is not %25 or the like".into());
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, more)) = rest.split_first() {
+        rest = more;
+        if first != b'%' {
+            bytes.push(first);
+            continue;
         }
+        let (code, more) = rest.split_at_checked(2).ok_or_else(wrong)?;
+        let digit = |b: u8| char::from(b).to_digit(16).and_then(|d| u8::try_from(d).ok()).ok_or_else(wrong);
+        bytes.push(digit(code[0])? * 16 + digit(code[1])?);
+        rest = more;
     }
+    String::from_utf8(bytes).map_err(|_| wrong())
 }
 
 /// The command connection: multiplexed, shared, remade when an error says so.
@@ -298,5 +315,33 @@ impl Link {
             last = e.to_string();
         }
         Err(StoreError::Unavailable(last))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dialer(url: &str) -> Result<Dialer> {
+        Dialer::new(&config::Redis { url: url.into(), ..Default::default() })
+    }
+
+    #[test]
+    fn user_and_password_of_every_kind_of_url_are_percent_decoded() {
+        for scheme in ["redis-sentinel", "redis-cluster"] {
+            let url = format!("{scheme}://us%65r:p%40ss%3Aw%2525@h1:1,h2:2");
+            let (user, password) = match dialer(&url).unwrap().target {
+                Target::Sentinel(t) => (t.username, t.password),
+                Target::Cluster { username, password, .. } => (username, password),
+                Target::Single(_) => panic!("{scheme} is not a single server"),
+            };
+            assert_eq!((user.as_deref(), password.as_deref()), (Some("user"), Some("p@ss:w%25")), "{scheme}");
+            for wrong in ["p%", "p%4", "p%zz", "p%ff"] {
+                let refused = dialer(&format!("{scheme}://u:{wrong}@h1:1"));
+                assert!(refused.is_err_and(|e| e.to_string().contains("redis.url")), "{scheme} {wrong}");
+            }
+        }
+        let (auth, hosts) = split_auth("h1:1,h2:2/master").unwrap();
+        assert_eq!((auth, hosts), ((None, None), "h1:1,h2:2/master"));
     }
 }

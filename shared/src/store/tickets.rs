@@ -191,8 +191,8 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError`]; a retryable one: repeat, DUP counts as accepted.
-    pub async fn conflict(&self, held: &Held, detail: &str) -> Result<Written> {
-        self.outcome("conflict", held, vec![arg(head(detail))]).await
+    pub async fn conflict(&self, held: &Held, detail: &str, again: bool) -> Result<Written> {
+        self.outcome("conflict", held, vec![arg(head(detail)), arg(u8::from(again))]).await
     }
 
     /// A ticket, or `None`.

@@ -1,10 +1,12 @@
 //! The shape of a plan: order, layers, critical path, sinks, the integrating ticket. Pure.
 //!
-//! Whether the tickets of a plan are sound in themselves is in [`problem`]; what a check may be told, in [`params`].
+//! Whether the tickets of a plan are sound in themselves is in [`problem`]; what a check may be told, in [`params`];
+//! whether two of them write one file, in [`outputs`].
 
 use super::TicketSpec;
 use std::collections::{BTreeSet, HashMap};
 
+pub mod outputs;
 pub mod params;
 pub mod problem;
 pub mod words;

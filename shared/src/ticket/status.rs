@@ -111,6 +111,8 @@ pub enum Event {
     Claimed,
     Completed,
     Conflicted,
+    /// The same, and doing it again would only write over what was accepted: a direct tool call.
+    ConflictStands,
     Failed(FailClass),
     /// No renewal, no progress, or the run limit.
     Lapsed,
@@ -167,6 +169,8 @@ pub struct Life {
     pub generation: u32,
     pub cancel_asked: bool,
     pub cause: Option<Cause>,
+    /// What is reviewed are a person's files: sent back, they go to a person.
+    pub by_person: bool,
     /// Raised by every transition (I3).
     pub epoch: u64,
 }
@@ -185,6 +189,7 @@ impl Life {
             generation: 0,
             cancel_asked: false,
             cause: None,
+            by_person: false,
             epoch: 1,
         }
     }
@@ -260,7 +265,7 @@ pub fn next(life: &Life, event: Event, caps: &Caps) -> Result<Life, Illegal> {
     let l = *life;
     let illegal = Err(Illegal { status: l.status, event });
     // The request to cancel wins over every outcome, lapse or release.
-    let any = matches!(event, E::Conflicted | E::Failed(_) | E::Lapsed | E::Released);
+    let any = matches!(event, E::Conflicted | E::ConflictStands | E::Failed(_) | E::Lapsed | E::Released);
     let owned = match l.status {
         S::Running if l.cancel_asked && (any || matches!(event, E::Completed | E::ConfirmationAsked)) => {
             return Ok(l.to(S::Cancelled));
@@ -286,10 +291,15 @@ pub fn next(life: &Life, event: Event, caps: &Caps) -> Result<Life, Illegal> {
         },
         E::Completed => match l.status {
             S::Running if l.review == ReviewPolicy::None => Ok(l.to(S::Done)),
-            S::Running => Ok(l.to(S::Reviewing)),
+            S::Running => {
+                let mut n = l.to(S::Reviewing);
+                n.by_person = false;
+                Ok(n)
+            }
             _ => illegal,
         },
         E::Conflicted if owned => Ok(l.count(Cause::Conflicts, caps, S::Rejected)),
+        E::ConflictStands if owned => Ok(l.escalate(Cause::Conflicts)),
         E::Failed(class) => match (l.status, class) {
             (S::Running, FailClass::Fault) => Ok(l.count(Cause::Faults, caps, S::Pending)),
             (S::Running, FailClass::Wait) => Ok(l.count(Cause::Waits, caps, S::Pending)),
@@ -332,6 +342,7 @@ pub fn next(life: &Life, event: Event, caps: &Caps) -> Result<Life, Illegal> {
             _ => illegal,
         },
         E::ItemFailed => match l.status {
+            S::Reviewing if l.owned && l.by_person => Ok(l.escalate(Cause::Faults)),
             S::Reviewing if l.owned => Ok(l.count(Cause::Faults, caps, S::Rejected)),
             _ => illegal,
         },
@@ -376,6 +387,7 @@ pub fn next(life: &Life, event: Event, caps: &Caps) -> Result<Life, Illegal> {
                 if n.review == ReviewPolicy::None {
                     n.review = ReviewPolicy::Code;
                 }
+                n.by_person = true;
                 Ok(n.to(S::Reviewing))
             }
             _ => illegal,
@@ -440,6 +452,12 @@ pub fn next(life: &Life, event: Event, caps: &Caps) -> Result<Life, Illegal> {
             Ok(n)
         }
         E::Cancelled if !l.status.is_terminal() => Ok(l.to(S::Cancelled)),
-        E::Conflicted | E::Split | E::Skipped | E::FailedForGood | E::CancelAsked | E::Cancelled => illegal,
+        E::Conflicted
+        | E::ConflictStands
+        | E::Split
+        | E::Skipped
+        | E::FailedForGood
+        | E::CancelAsked
+        | E::Cancelled => illegal,
     }
 }

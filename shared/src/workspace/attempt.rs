@@ -35,6 +35,18 @@ pub struct Clash {
     pub ours: String,
 }
 
+impl Clash {
+    /// Where the two versions stand, for the prompt.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let Self { path, theirs, ours } = self;
+        let accepted = if theirs.is_empty() { "deleted".to_owned() } else { format!("stands at {path}") };
+        let own =
+            if ours.is_empty() { "deleted it".to_owned() } else { format!("stands at {CLASHES}/{path}") };
+        format!("{path}: the accepted version {accepted}, the earlier attempt's {own}")
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Seen {
     stamp: Stamp,

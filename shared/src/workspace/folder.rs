@@ -4,7 +4,7 @@
 //! Each step of a path is opened relative to the step before with `O_NOFOLLOW`, so that no link and no
 //! rename between two looks leads outside; `..` never gets here, see [`safe_path`](super::safe_path).
 
-use super::PathError;
+use super::{PathError, owner};
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, Flock, FlockArg, OFlag, openat, renameat};
@@ -131,6 +131,12 @@ impl Folder {
         &self.path
     }
 
+    fn create_in(&self, folder: &OwnedFd, name: &Path, path: &Path) -> Result<File, FileError> {
+        let file = create(folder, name, path)?;
+        owner::inherit(&self.root, folder, name).map_err(|errno| failed(path, errno))?;
+        Ok(file)
+    }
+
     /// The folder that holds the path's last name, and that name.
     fn parent(&self, path: &Path, make: bool) -> Result<(OwnedFd, PathBuf), FileError> {
         let shown = || path.display().to_string();
@@ -141,7 +147,9 @@ impl Folder {
         for part in above.iter() {
             if make {
                 match mkdirat(&folder, part, Mode::from_bits_truncate(0o755)) {
-                    Ok(()) | Err(Errno::EEXIST) => {}
+                    Ok(()) => owner::inherit(&self.root, &folder, part.as_ref())
+                        .map_err(|errno| failed(path, errno))?,
+                    Err(Errno::EEXIST) => {}
                     Err(errno) => return Err(failed(path, errno)),
                 }
             }
@@ -210,7 +218,7 @@ impl Folder {
     }
 
     fn fill(&self, folder: &OwnedFd, name: &Path, path: &Path, bytes: &[u8]) -> Result<(), FileError> {
-        create(folder, name, path)?
+        self.create_in(folder, name, path)?
             .write_all(bytes)
             .map_err(|source| FileError::Disk { path: path.display().to_string(), source })
     }
@@ -221,7 +229,7 @@ impl Folder {
     /// [`FileError`].
     pub fn create(&self, path: &Path) -> Result<File, FileError> {
         let (folder, name) = self.parent(path, true)?;
-        create(&folder, &name, path)
+        self.create_in(&folder, &name, path)
     }
 
     /// Appends to a regular file, which is made if it is not there; `bytes_max` for the whole of it.

@@ -294,7 +294,8 @@ impl World {
                 }
                 Event::Failed(class) => self.store.fail(&fail(class)).await?,
                 Event::Released => self.store.release(&held).await?,
-                Event::Conflicted => self.store.conflict(&held, "both hashes").await?,
+                Event::Conflicted => self.store.conflict(&held, "both hashes", true).await?,
+                Event::ConflictStands => self.store.conflict(&held, "both hashes", false).await?,
                 Event::ConfirmationAsked => {
                     let permit = Permit {
                         digest: "d".into(),
@@ -382,6 +383,7 @@ impl World {
             11 | 12 => self.outcome(i, Event::ItemFailed, zombie).await?,
             13 | 14 => self.outcome(i, Event::Failed(classes[usize::from(arg / 8) % 3]), zombie).await?,
             15 => self.outcome(i, Event::Released, zombie).await?,
+            16 if arg % 4 == 2 => self.outcome(i, Event::ConflictStands, zombie).await?,
             16 => self.outcome(i, Event::Conflicted, zombie).await?,
             17 => self.outcome(i, Event::ConfirmationAsked, zombie).await?,
             18 => self.lapse(i).await?,

@@ -50,6 +50,31 @@ fn a_plan_of_direct_calls_asks_no_model_and_takes_its_inputs_from_its_folder() {
 }
 
 #[test]
+fn a_plan_file_names_no_inputs_outside_of_its_folder() {
+    let dir = tempfile::tempdir().unwrap();
+    written(dir.path(), "secret.txt", "s3cret");
+    written(dir.path(), "plans/in/a.csv", "x\n1\n");
+    std::os::unix::fs::symlink(dir.path(), dir.path().join("plans/up")).unwrap();
+    std::os::unix::fs::symlink("in/a.csv", dir.path().join("plans/within.csv")).unwrap();
+    let run = |input: &str, given: Vec<PathBuf>| {
+        let plan = written(dir.path(), "plans/plan.toml", &DIRECT.replace("in/a.csv", input));
+        ready(&Goal { input: given, ..goal(plan.to_str().unwrap()) }, &Config::default())
+    };
+    for outside in ["/etc/passwd", "../..", "../secret.txt", "up/secret.txt", "up"] {
+        let e = run(outside, vec![]).unwrap_err();
+        assert_eq!(e.exit().code(), 64);
+        assert!(e.to_string().contains("goal.inputs") && e.to_string().contains(outside), "{e}");
+        assert!(e.hint().contains("--input /"), "{}", e.hint());
+    }
+    let e = run("gone.csv", vec![]).unwrap_err();
+    assert!(e.to_string().contains("goal.inputs: gone.csv"), "{e}");
+    assert!(run("within.csv", vec![]).is_ok());
+    // Whoever types it wants it.
+    let given = run("in/a.csv", vec![dir.path().join("secret.txt")]).unwrap();
+    assert_eq!(given.files.len(), 2);
+}
+
+#[test]
 fn words_ask_a_model_and_have_a_key_of_their_own() {
     let a = ready(&goal("write a poem"), &Config::default()).unwrap();
     let b = ready(&goal("write a poem"), &Config::default()).unwrap();

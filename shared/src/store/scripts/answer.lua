@@ -41,7 +41,7 @@ end
 if word == 'retry' then
   if t.status ~= 'needs_human' then return { 'REFUSED', 'the ticket is ' .. t.status .. ', not needs_human' } end
   for _, v in ipairs(cjson.decode(ARGV[7])) do set[#set + 1] = v end
-  for _, v in ipairs({ 'note', note, 'revision', (tonumber(t.revision) or 0) + 1, 'permit', '' }) do set[#set + 1] = v end
+  for _, v in ipairs({ 'note', note, 'revision', (tonumber(t.revision) or 0) + 1, 'permit', '', 'work_actor', '' }) do set[#set + 1] = v end
   move_to_work(t, 'pending', { word = 'person_retry', who = who, detail = note, set = reset_counters(set) })
 elseif word == 'deliver' then
   if t.status ~= 'needs_human' then return { 'REFUSED', 'the ticket is ' .. t.status .. ', not needs_human' } end
@@ -75,7 +75,7 @@ elseif word == 'reopen' then
     g.state = 'running'
     rings_open(g) -- what the end had not cancelled yet
   end
-  for _, v in ipairs({ 'note', note, 'generation', (tonumber(t.generation) or 0) + 1, 'interventions', 0, 'permit', '' }) do set[#set + 1] = v end
+  for _, v in ipairs({ 'note', note, 'generation', (tonumber(t.generation) or 0) + 1, 'interventions', 0, 'permit', '', 'work_actor', '' }) do set[#set + 1] = v end
   move_to_work(t, 'pending', { word = 'reopened', who = who, detail = note, set = reset_counters(set) })
   t.generation = (tonumber(t.generation) or 0) + 1
   if was_done then

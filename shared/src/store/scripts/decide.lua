@@ -19,7 +19,11 @@ for i = 1, #ARGV, 9 do
       local report = redis.call('HGET', hk(id), 'result') or ''
       out[#out + 1] = accept(t, publishes and { base = base, new = root }, report, { word = 'accepted', set = set, detail = verdict })
     else
-      local to = count(t, 'faults', 'rejected', { word = 'rejected', set = set, detail = verdict })
+      local o = { word = 'rejected', set = set, detail = verdict }
+      local to
+      -- A person's own files go back to a person, by way of the manager.
+      if string.sub(t.work_actor, 1, 7) == 'person:' then to = escalate(t, 'faults', o)
+      else to = count(t, 'faults', 'rejected', o) end
       out[#out + 1] = to == 'escalated' and 'ESCALATED' or 'OK'
     end
   end

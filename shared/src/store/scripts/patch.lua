@@ -71,21 +71,8 @@ local function edge(need, id)
 end
 for _, op in ipairs(ops) do
   if op.op == 'add' then
-    local set = { 'status', 'blocked', 'epoch', 1, 'lease_id', '', 'goal', g.id, 'created_at', NOW, 'updated_at', NOW }
-    local mandatory = false
-    for k = 1, #op.set, 2 do
-      set[#set + 1] = op.set[k]; set[#set + 1] = op.set[k + 1]
-      if op.set[k] == 'mandatory' and op.set[k + 1] == '1' then mandatory = true end
-    end
-    redis.call('HSET', hk(op.id), unpack(set))
-    redis.call('ZADD', gk(g.id) .. ':t', order, op.id)
+    create(g, op.id, order, op.set, 1, #op.set)
     order = order + 1
-    redis.call('HINCRBY', gk(g.id), 'n:blocked', 1)
-    redis.call('HINCRBY', gk(g.id), 'tickets', 1)
-    if mandatory then
-      redis.call('HINCRBY', gk(g.id), 'open_mandatory', 1)
-      g.open_mandatory = g.open_mandatory + 1
-    end
     event(g.id, 'added', load(op.id), '', 'blocked', who, '')
   end
 end
@@ -118,7 +105,10 @@ for _, op in ipairs(ops) do
     for _, dep in ipairs(redis.call('ZRANGE', hk(t.id) .. ':o', 0, -1)) do
       if redis.call('SREM', hk(dep) .. ':d', t.id) == 1 then
         for _, n in ipairs(op.into) do edge(n, dep) end
-        fan_push('dead', load(dep), 0)
+        local d = load(dep)
+        -- All of its parts may be done already.
+        if d.status == 'blocked' and not needs_open(d) then move(d, 'pending', { word = 'ready', who = 'fleet' })
+        else fan_push('dead', d, 0) end
       end
     end
     move(t, 'superseded', { word = 'split', who = who, detail = reason })

@@ -318,6 +318,21 @@ local function settle_page(id, outcome, offset)
   for _, d in ipairs(deps) do settle_need(d, id, outcome) end
   return #deps == PAGE
 end
+-- A new ticket, blocked and last in its goal's order: fields and values in turn, list[first .. last].
+local function create(g, id, order, list, first, last)
+  local set = { 'status', 'blocked', 'epoch', 1, 'lease_id', '', 'goal', g.id, 'created_at', NOW, 'updated_at', NOW }
+  for f = first, last, 2 do
+    set[#set + 1] = list[f]; set[#set + 1] = list[f + 1]
+    if list[f] == 'mandatory' and list[f + 1] == '1' then
+      g.open_mandatory = g.open_mandatory + 1
+      add(g.id, 'open_mandatory', 1)
+    end
+  end
+  redis.call('HSET', hk(id), unpack(set))
+  redis.call('ZADD', gk(g.id) .. ':t', order, id)
+  add(g.id, 'n:blocked', 1)
+  add(g.id, 'tickets', 1)
+end
 -- Called after a move to a terminal state: dependents of a done one at once, up to a page.
 local function ended(t)
   if OVER[goal_of(t.goal).state] then return end

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- unserved: wait ms, person expiry ms. Finished work that no live reviewer may take goes to a person, and so does the goal
--- whose ready work nobody serves: a lane without a consumer is a decision, not a queue (I4).   answers a count
+-- whose ready work nobody serves: a lane without a consumer is a decision, not a queue (I4). It goes on by itself when one
+-- comes.   answers a count
 local wait, expiry, n = tonumber(ARGV[1]), tonumber(ARGV[2]), 0
 local ALIVE_MS = 90000
 local function consumers(lane) return redis.call('ZCOUNT', P .. 'cons:' .. lane, NOW - ALIVE_MS, '+inf') end
@@ -32,6 +33,25 @@ for prio = 0, 2 do
     end
   end
 end
+-- Whoever was asked about a lane need not answer any more once somebody serves it.
+for _, member in ipairs(redis.call('SRANDMEMBER', P .. 'unserved', PAGE)) do
+  local goal, lane = string.match(member, '^([^|]*)|(.*)$')
+  local g = goal_of(goal)
+  local cause = redis.call('HMGET', gk(goal), 'cause', 'cause_detail')
+  local waits = g and g.state == 'needs_human' and cause[1] == 'unserved_lane'
+    and string.find(cause[2] or '', ' ' .. lane .. ';', 1, true)
+  if not waits then
+    redis.call('SREM', P .. 'unserved', member)
+  elseif consumers(lane) > 0 then
+    redis.call('SREM', P .. 'unserved', member)
+    redis.call('ZREM', P .. 'ask', 'g:' .. goal)
+    redis.call('HSET', gk(goal), 'state', 'running', 'cause', '', 'cause_detail', '', 'due_at', '', 'updated_at', NOW)
+    event(goal, 'goal_goes_on', nil, 'needs_human', 'running', 'fleet', 'a worker serves ' .. lane)
+    g.state = 'running'
+    inbox(g, 'idle', nil, '') -- what came meanwhile is looked at
+    n = n + 1
+  end
+end
 for _, lane in ipairs(redis.call('SMEMBERS', P .. 'lanes')) do
   if string.sub(lane, 1, 5) == 'work.' and redis.call('SCARD', P .. 'dem:' .. lane) > 0 and consumers(lane) == 0 then
     for prio = 0, 2 do
@@ -43,6 +63,7 @@ for _, lane in ipairs(redis.call('SMEMBERS', P .. 'lanes')) do
         local since = g and math.max(tonumber(t and t.ready_at) or NOW, tonumber(redis.call('HGET', gk(goal), 'updated_at')) or 0)
         if g and t and g.state == 'running' and NOW - since > wait then
           goal_to_person(g, 'fleet', 'unserved_lane', 'no live worker serves ' .. lane .. '; start one with this pool, or answer to wait on', expiry)
+          redis.call('SADD', P .. 'unserved', goal .. '|' .. lane)
           n = n + 1
         end
       end

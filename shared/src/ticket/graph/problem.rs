@@ -3,6 +3,7 @@
 //! The manager calls it on a model's plan (the problems go back to the model), the API and the command
 //! line on a plan file. It proposes nothing and changes nothing (I6).
 
+use super::outputs::overlaps;
 use super::params;
 use super::words::hint;
 use super::{Graph, integrating};
@@ -116,6 +117,7 @@ pub fn problems(specs: &[TicketSpec], known: &Known<'_>, limits: &Limits) -> Vec
         return found.0;
     }
     links(specs, known, limits, &mut found);
+    write_sets(specs, &mut found);
     let names = BundleNames { bundles: known.bundles(), tools: known.tools };
     let mut schemas = HashMap::new();
     for spec in specs {
@@ -237,6 +239,24 @@ fn links(specs: &[TicketSpec], known: &Known<'_>, limits: &Limits, found: &mut F
                 "nothing mandatory may need the integrating ticket",
             );
         }
+    }
+}
+
+/// No two tickets write one file unless one of them waits for the other.
+fn write_sets(specs: &[TicketSpec], found: &mut Found) {
+    for overlap in overlaps(specs, PROBLEMS_MAX) {
+        let (first, path) = (&specs[overlap.first].key, cut(overlap.path, 80));
+        let (problem, hint) = match overlap.folder {
+            Some(folder) => (
+                format!("`{path}` lies below `{}`, which is an output of `{first}`", cut(folder, 80)),
+                "a path is a file or a folder: name another file".to_owned(),
+            ),
+            None => (
+                format!("`{path}` is an output of `{first}` too, and neither needs the other"),
+                format!("add \"{first}\" to its needs, or name another file"),
+            ),
+        };
+        found.add(&specs[overlap.second].key, "outputs", problem, hint);
     }
 }
 

@@ -107,6 +107,33 @@ fn c9_every_problem_is_told_at_once_and_not_without_end() {
 }
 
 #[test]
+fn c5_two_tickets_deliver_one_path_only_one_after_the_other() {
+    let writes = |key: &str, needs: &[&str], outputs: &[&str]| TicketSpec {
+        outputs: outputs.iter().map(|o| (*o).into()).collect(),
+        ..spec(key, needs)
+    };
+    only(&[writes("a", &[], &["x"]), writes("b", &[], &["x"])], "outputs", "`x` is an output of `a` too");
+    assert!(check(&[writes("a", &[], &["x"]), writes("b", &["a"], &["x"])]).is_empty());
+    // Through others, in whatever order they stand there.
+    assert!(
+        check(&[writes("c", &["b"], &["x"]), writes("b", &["a"], &["y"]), writes("a", &[], &["x"])])
+            .is_empty()
+    );
+    // Both behind one, but not behind each other.
+    only(
+        &[writes("a", &[], &["x"]), writes("b", &["a"], &["x"]), writes("c", &["a"], &["x"])],
+        "outputs",
+        "neither needs the other",
+    );
+    // A file and something below it cannot both be there, whatever the needs.
+    only(&[writes("a", &[], &["x"]), writes("b", &["a"], &["x/y/z"])], "outputs", "`x/y/z` lies below `x`");
+    only(&[writes("a", &[], &["x/y", "x"])], "outputs", "lies below");
+    assert!(check(&[writes("a", &[], &["x/y"]), writes("b", &[], &["x/z", "xy"])]).is_empty());
+    let many: Vec<TicketSpec> = (0..1_000).map(|i| writes(&format!("t{i}"), &[], &["x"])).collect();
+    assert_eq!(check(&many).len(), PROBLEMS_MAX);
+}
+
+#[test]
 fn a_ticket_needs_a_deliverable_somebody_and_something_to_check() {
     let plain = |f: &dyn Fn(&mut TicketSpec)| {
         let mut s = spec("a", &[]);
