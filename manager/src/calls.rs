@@ -126,6 +126,7 @@ impl Call<'_> {
             output_tokens_max: 0,
             stop: self.stop,
             on_bytes: self.on_bytes,
+            on_wait: &shared::model::ignore_wait,
         };
         match self.model.structured(&ask, name, schema, check).await {
             Ok((answer, records)) => Asked { outcome: Ok(answer), records },
@@ -150,7 +151,7 @@ pub(crate) fn model_for(
     if budget > 0 && spent >= budget {
         return Err(Failure::Budget { budget, spent });
     }
-    Ok(model.on_account(Account::new(store, &goal.id, ticket, lease)))
+    Ok(model.on_account(Account::new(store, &goal.id, ticket, lease).in_a_hurry()))
 }
 
 /// Books one request on the goal, and on the ticket when it was about one. Money that was spent is booked even

@@ -192,6 +192,7 @@ impl Judge<'_> {
             output_tokens_max: 0,
             stop,
             on_bytes,
+            on_wait: &shared::model::ignore_wait,
         };
         let count = items.len();
         let asked =

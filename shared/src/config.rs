@@ -101,6 +101,14 @@ pub struct Model {
     /// HTTP requests for one answer, whatever the reasons.
     pub calls_per_answer_max: u32,
     pub output_tokens_max: u32,
+    /// Calls under way in the whole fleet, for each endpoint and model; 0: no cap.
+    pub in_flight_max: u32,
+    /// Requests a minute that the provider allows, for each endpoint and model; 0: learnt from its 429s.
+    pub requests_per_minute: u32,
+    /// Network failures in a row after which the fleet stops calling the endpoint; 0: never.
+    pub breaker_failures: u32,
+    /// Until one call tries whether it is back.
+    pub breaker_open_ms: u64,
     pub response_bytes_max: usize,
     pub temperature: f32,
     /// Money for a million tokens, in millionths of a dollar.
@@ -266,6 +274,10 @@ impl Default for Model {
             call_timeout_ms: 900_000,
             calls_per_answer_max: 3,
             output_tokens_max: 4_096,
+            in_flight_max: 0,
+            requests_per_minute: 0,
+            breaker_failures: 5,
+            breaker_open_ms: 5_000,
             response_bytes_max: 8 * 1024 * 1024,
             temperature: 0.2,
             input_microusd_per_mtok: 0,

@@ -10,6 +10,7 @@ mod arguments;
 mod dialect;
 mod error;
 mod exchange;
+mod governor;
 mod openai;
 mod record;
 mod session;
@@ -90,7 +91,12 @@ pub struct Ask<'a> {
     pub stop: &'a CancellationToken,
     /// Called whenever a part of the answer arrived: the ticket's progress clock.
     pub on_bytes: &'a (dyn Fn() + Send + Sync),
+    /// Called with true when the call begins to wait for its turn at the endpoint, with false when it waits no more.
+    pub on_wait: &'a (dyn Fn(bool) + Send + Sync),
 }
+
+/// For callers whose clock does not mind a wait.
+pub fn ignore_wait(_: bool) {}
 
 /// Why a reply ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

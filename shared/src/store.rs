@@ -13,6 +13,7 @@ mod keys;
 mod ledger;
 mod link;
 mod people;
+mod quota;
 mod reply;
 mod scripts;
 mod server;
@@ -22,6 +23,7 @@ mod waiter;
 
 pub use calls::*;
 pub use ledger::{Reservation, Reserved};
+pub use quota::{Admission, Endpoint, Heard, Lane, Turn};
 pub use waiter::Waiter;
 
 use crate::config;

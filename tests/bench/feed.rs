@@ -76,3 +76,10 @@ pub(crate) async fn fanout(n: usize) -> Result<()> {
     tickets.push(ticket(&held.id, "join", &began, ReviewPolicy::None, needs));
     submit(&store, &held, &tickets).await
 }
+
+/// A goal without tickets, for calls that are booked on it.
+pub(crate) async fn goal(store: &Store) -> Result<String> {
+    let held = planned(store).await?;
+    submit(store, &held, &[]).await?;
+    Ok(held.id)
+}

@@ -8,6 +8,7 @@
 
 mod feed;
 mod marks;
+mod quota;
 mod run;
 mod serve;
 
@@ -26,10 +27,13 @@ fn main() -> Result<()> {
                 Ok(())
             }
             ["pace", rate, secs] => feed::pace(rate.parse()?, secs.parse()?).await,
+            ["callers", goal, url, n] => quota::callers(goal, url, n.parse()?).await,
             ["fanout", n] => feed::fanout(n.parse()?).await,
             ["run", names @ ..] => {
-                run::need_tools()?;
                 let all = if names.is_empty() { run::SCENARIOS } else { names };
+                if all.iter().any(|name| *name != "quota") {
+                    run::need_tools()?;
+                }
                 for name in all {
                     for row in run::scenario(name).await? {
                         println!("{row}");
@@ -37,7 +41,7 @@ fn main() -> Result<()> {
                 }
                 Ok(())
             }
-            _ => bail!("usage: muster-bench run [noop|two_hop|latency|fanout] | worker LANE | enqueue KIND N | pace PER_S SECONDS | fanout N"),
+            _ => bail!("usage: muster-bench run [noop|two_hop|latency|fanout|quota] | worker LANE | enqueue KIND N | pace PER_S SECONDS | fanout N"),
         }
     })
 }

@@ -19,7 +19,7 @@ const PACE: (u64, u64) = (100, 10);
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// All scenarios, in the order in which they run.
-pub(crate) const SCENARIOS: &[&str] = &["noop", "two_hop", "latency", "fanout"];
+pub(crate) const SCENARIOS: &[&str] = &["noop", "two_hop", "latency", "fanout", "quota"];
 
 /// One scenario's server, mark file and processes.
 struct Bench {
@@ -199,6 +199,7 @@ pub(crate) async fn scenario(name: &str) -> Result<Vec<Value>> {
         "two_hop" => rate("two_hop", "hop", TWO_HOP, &["review", "a"], "t", "pairs/s").await,
         "latency" => latency().await,
         "fanout" => fanout().await,
+        "quota" => crate::quota::run().await,
         other => bail!("no scenario {other}: {}", SCENARIOS.join(", ")),
     }
 }

@@ -4,6 +4,7 @@
 
 pub mod desk;
 pub mod fleet;
+pub mod limited;
 pub mod model;
 pub mod oracle;
 pub mod process;

@@ -171,6 +171,12 @@ impl Model {
         format!("http://127.0.0.1:{}/v1", self.port)
     }
 
+    /// Where it listens, for a proxy in front of it.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// From now on answers by this closure.
     pub fn play(&self, script: impl Fn(&Asked) -> Option<Answer> + Send + Sync + 'static) {
         if let Ok(mut current) = self.shared.script.lock() {

@@ -10,6 +10,7 @@ mod caps;
 mod doctor;
 mod fences;
 mod gates;
+mod governor;
 mod harness_self;
 mod ledger;
 mod needs;

@@ -81,7 +81,8 @@ impl Agent<'_> {
     ) -> Result<(), End> {
         session.begin_step()?;
         let pulse = self.job.pulse.clone();
-        let on_bytes = move || pulse.beat();
+        let on_bytes = || pulse.beat();
+        let on_wait = |begins: bool| if begins { pulse.wait_begin() } else { pulse.wait_end() };
         let ask = Ask {
             role: "worker",
             tier,
@@ -90,6 +91,7 @@ impl Agent<'_> {
             output_tokens_max: 0,
             stop: &self.job.stop,
             on_bytes: &on_bytes,
+            on_wait: &on_wait,
         };
         let began = Instant::now();
         let answered = self

@@ -55,6 +55,7 @@ async fn chat(model: &Model, messages: &[Message], tools: &[ToolDecl]) -> Result
         output_tokens_max: 100,
         stop: &stop,
         on_bytes: &|| {},
+        on_wait: &shared::model::ignore_wait,
     };
     model.chat(&ask).await
 }
@@ -127,6 +128,7 @@ async fn a_verdict_has_as_many_items_as_are_asked_for() {
         output_tokens_max: 0,
         stop: &stop,
         on_bytes: &|| {},
+        on_wait: &shared::model::ignore_wait,
     };
     let (items, _) = stage
         .model(1)

@@ -1,20 +1,16 @@
 //! Whose money a call spends: reserved on the goal's ledger before each request, settled by its usage.
 
+use super::CallRecord;
 use super::error::{ErrorClass, Fault};
-use super::{Ask, CallRecord};
 use crate::config;
 use crate::store::{Reservation, Reserved, Store};
-use crate::ticket::new_id;
-use std::convert::Infallible;
 use std::time::Duration;
-use tokio::time::Instant;
 
 /// A reservation lives this long after the last sign of its call; then its caller is dead.
 const EXPIRY_MS: u64 = 60_000;
-/// How often a call under way says that it lives.
-const KEEP: Duration = Duration::from_secs(15);
-/// Pause before the ledger is asked again, when other calls may give back enough or it does not answer.
-const PAUSE_MS: u64 = 100;
+/// How long a call waits in all for an endpoint that is out or full; then its ticket goes back.
+const PATIENCE: Duration = Duration::from_secs(20 * 60);
+const HURRY: Duration = Duration::from_secs(30);
 /// Bytes of a request for one token, reckoned on the safe side.
 const BYTES_PER_TOKEN: u64 = 3;
 
@@ -25,6 +21,7 @@ pub struct Account {
     goal: String,
     ticket: String,
     person_expiry_ms: u64,
+    pub(super) patience: Duration,
 }
 
 /// What one request takes at most.
@@ -54,19 +51,28 @@ impl Account {
             goal: goal.into(),
             ticket: ticket.into(),
             person_expiry_ms: lease.person_expiry_ms,
+            patience: PATIENCE,
         }
     }
 
-    /// Waits while other calls of the goal may give back enough. Answers the call id.
-    pub(super) async fn reserve(
-        &self,
-        worst: Worst,
-        deadline: Instant,
-        ask: &Ask<'_>,
-    ) -> Result<String, Fault> {
-        let call = new_id();
+    /// For whoever rather asks a person than waits long for an endpoint that is out.
+    #[must_use]
+    pub fn in_a_hurry(self) -> Self {
+        Self { patience: HURRY, ..self }
+    }
+
+    pub(super) fn is_in_a_hurry(&self) -> bool {
+        self.patience <= HURRY
+    }
+
+    pub(super) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Whether the call may be sent; `Some`: not yet, and why.
+    pub(super) async fn reserve(&self, call: &str, worst: Worst) -> Result<Option<String>, Fault> {
         let reservation = Reservation {
-            call: &call,
+            call,
             goal: &self.goal,
             ticket: &self.ticket,
             tokens: worst.tokens,
@@ -74,52 +80,27 @@ impl Account {
             expiry_ms: EXPIRY_MS,
             person_expiry_ms: self.person_expiry_ms,
         };
-        loop {
-            let late = match self.store.reserve(&reservation).await {
-                Ok(Reserved::Ok) => return Ok(call),
-                Ok(Reserved::Refused { left }) => {
-                    let detail = format!(
-                        "the call may take {} tokens and {left} of the goal's budget are free",
-                        worst.tokens
-                    );
-                    return Err(Fault::new(ErrorClass::Budget, detail));
-                }
-                Ok(Reserved::Gone) => return Err(Fault::new(ErrorClass::Cancelled, "the goal is over")),
-                Ok(Reserved::Later { .. }) => "other calls hold what is left of the goal's budget".to_owned(),
-                Err(error) if error.is_retryable() => format!("the ledger does not answer: {error}"),
-                Err(error) => return Err(Fault::new(ErrorClass::Overload, format!("the ledger: {error}"))),
-            };
-            let pause = Duration::from_millis(PAUSE_MS + rand::random_range(0..=PAUSE_MS));
-            if Instant::now() + pause >= deadline {
-                return Err(Fault::new(ErrorClass::Overload, late));
+        match self.store.reserve(&reservation).await {
+            Ok(Reserved::Ok) => Ok(None),
+            Ok(Reserved::Later { .. }) => {
+                Ok(Some("other calls hold what is left of the goal's budget".into()))
             }
-            tokio::select! {
-                biased;
-                () = ask.stop.cancelled() => {
-                    return Err(Fault::new(ErrorClass::Cancelled, "stopped by the caller"));
-                }
-                () = tokio::time::sleep(pause) => {}
+            Ok(Reserved::Refused { left }) => {
+                let asked = worst.tokens;
+                let detail =
+                    format!("the call may take {asked} tokens and {left} of the goal's budget are free");
+                Err(Fault::new(ErrorClass::Budget, detail))
             }
-            // Whoever waits its turn is not stuck.
-            (ask.on_bytes)();
+            Ok(Reserved::Gone) => Err(Fault::new(ErrorClass::Cancelled, "the goal is over")),
+            Err(error) if error.is_retryable() => Ok(Some(format!("the ledger does not answer: {error}"))),
+            Err(error) => Err(Fault::new(ErrorClass::Overload, format!("the ledger: {error}"))),
         }
     }
 
-    /// The call, with its reservation kept alive.
-    pub(super) async fn while_kept<T>(&self, call: &str, sent: impl Future<Output = T>) -> T {
-        tokio::select! {
-            biased;
-            done = sent => done,
-            never = self.keep(call) => match never {},
-        }
-    }
-
-    async fn keep(&self, call: &str) -> Infallible {
-        loop {
-            tokio::time::sleep(KEEP).await;
-            if let Err(error) = self.store.keep_reserved(&self.goal, call, EXPIRY_MS).await {
-                tracing::warn!(%error, call, "a reservation was not prolonged");
-            }
+    /// Says that the call lives.
+    pub(super) async fn keep(&self, call: &str) {
+        if let Err(error) = self.store.keep_reserved(&self.goal, call, EXPIRY_MS).await {
+            tracing::warn!(%error, call, "a reservation was not prolonged");
         }
     }
 

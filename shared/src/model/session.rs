@@ -5,6 +5,7 @@ use super::dialect::content::Reading;
 use super::dialect::{Dialect, Refused, Rung, Traits};
 use super::error::{ErrorClass, Fault, ModelError, redact};
 use super::exchange::{Bounds, exchange};
+use super::governor::{Clock, Governor};
 use super::openai::{self, Draft, Format, Request};
 use super::tolerant::{self, Thought};
 use super::{Account, Ask, CallRecord, Finish, Inner, Message, Reply, Usage, arguments, wording};
@@ -28,7 +29,10 @@ pub(super) struct Session<'a> {
     account: Option<&'a Account>,
     model: &'a str,
     begun: Instant,
-    deadline: Instant,
+    clock: Clock,
+    governor: Option<Governor<'a>>,
+    /// Requests that the whole fleet's wait for the endpoint is to blame for: they do not count.
+    free: u32,
     requests: u32,
     repairs: u32,
     /// The last request was made with these.
@@ -45,7 +49,12 @@ impl<'a> Session<'a> {
             account,
             model: inner.config.name(ask.tier),
             begun,
-            deadline: begun + Duration::from_millis(inner.config.call_timeout_ms),
+            clock: Clock {
+                deadline: begun + Duration::from_millis(inner.config.call_timeout_ms),
+                patience: account.map_or(Duration::ZERO, |a| a.patience),
+            },
+            governor: account.map(|a| Governor::new(a, &inner.config, inner.config.name(ask.tier), ask.role)),
+            free: 0,
             requests: 0,
             repairs: 0,
             used: Traits::default(),
@@ -55,7 +64,7 @@ impl<'a> Session<'a> {
 
     /// Whether every request allowed has been sent (I11).
     pub(super) fn is_spent(&self) -> bool {
-        self.requests >= self.inner.config.calls_per_answer_max.max(1)
+        self.requests - self.free >= self.inner.config.calls_per_answer_max.max(1)
     }
 
     /// Ends the session with an error that carries its records.
@@ -215,8 +224,18 @@ impl<'a> Session<'a> {
             if !class.retryable() || self.is_spent() {
                 return Err(self.fail(class, &fault.detail));
             }
-            let wait = Duration::from_millis(self.wait_ms(class));
-            if wait > Duration::from_millis(WAIT_IN_PLACE_MS_MAX) || Instant::now() + wait >= self.deadline {
+            let mut wait = Duration::from_millis(self.wait_ms(class));
+            if self.governor.is_some() {
+                // The hint is kept by the fleet's governor, before the next request.
+                wait = wait.min(Duration::from_millis(BACKOFF_MS * 4));
+                if self.clock.patience < wait {
+                    return Err(self.fail(class, &fault.detail));
+                }
+                self.clock.patience -= wait;
+            }
+            if wait > Duration::from_millis(WAIT_IN_PLACE_MS_MAX)
+                || Instant::now() + wait >= self.clock.deadline
+            {
                 return Err(self.fail(class, &fault.detail));
             }
             tokio::select! {
@@ -288,18 +307,18 @@ impl<'a> Session<'a> {
         let bytes = body.to_string().into_bytes();
         let prompt_bytes = bytes.len();
         // I7: what it may cost at worst is set aside before it is sent.
-        let call = match self.account {
-            Some(account) => {
+        let entered = match (&self.governor, self.account) {
+            (Some(governor), Some(account)) => {
                 account.settle(&mut self.records).await;
                 let worst = Worst::of(prompt_bytes, output_tokens_max, config);
-                account.reserve(worst, self.deadline, self.ask).await?
+                Some(governor.admit(worst, &mut self.clock, self.ask).await?)
             }
-            None => String::new(),
+            (None | Some(_), None) | (None, Some(_)) => None,
         };
         self.requests += 1;
         let mut record = CallRecord {
             v: 1,
-            call,
+            call: entered.as_ref().map(|e| e.call.clone()).unwrap_or_default(),
             role: self.ask.role.into(),
             model: self.model.into(),
             dialect: match format {
@@ -317,17 +336,21 @@ impl<'a> Session<'a> {
         let begun = Instant::now();
         let bounds = Bounds {
             idle: Duration::from_millis(config.idle_timeout_ms.max(1)),
-            deadline: self.deadline,
+            deadline: self.clock.deadline,
             response_bytes_max: config.response_bytes_max,
             stop: self.ask.stop,
             on_bytes: self.ask.on_bytes,
         };
         let sent = exchange(&self.inner.http, &config.url, &config.api_key, bytes, &bounds);
-        let outcome = match self.account {
-            Some(account) => account.while_kept(&record.call, sent).await,
+        let outcome = match &self.governor {
+            Some(governor) => governor.while_kept(&record.call, sent).await,
             None => sent.await,
         };
         record.duration_ms = millis(begun.elapsed());
+        if let (Some(governor), Some(account), Some(entered)) = (&self.governor, self.account, &entered) {
+            let waits = governor.heard(entered, outcome.as_ref().err()).await;
+            self.free += u32::from(waits && !account.is_in_a_hurry());
+        }
         let outcome = match outcome {
             Ok(draft) => {
                 let usage = draft.usage.filter(|u| u.input_tokens + u.output_tokens > 0);

@@ -59,6 +59,7 @@ pub(super) fn ask<'a>(
         output_tokens_max: 256,
         stop,
         on_bytes: &|| {},
+        on_wait: &ignore_wait,
     }
 }
 

@@ -58,6 +58,7 @@ scripts! {
     PATCH = "patch";
     PLAN_STORE = "plan_store";
     PROGRESS = "progress";
+    QUOTA = "quota";
     RENEW = "renew";
     RESERVE = "reserve";
     SEAL = "seal";

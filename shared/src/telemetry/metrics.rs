@@ -159,6 +159,7 @@ struct All {
     run: HistogramVec,
     model_seconds: HistogramVec,
     renew_seconds: Histogram,
+    model_waiting: IntGaugeVec,
     busy: IntGauge,
     slots: IntGauge,
     leaked: IntGauge,
@@ -195,6 +196,9 @@ impl All {
             r.register(Box::new(metric.clone()))?;
             Ok(metric)
         };
+        let model_waiting = IntGaugeVec::new(
+            Opts::new("muster_model_waiting", "Calls that wait for their turn at the endpoint"), &["role"])?;
+        r.register(Box::new(model_waiting.clone()))?;
         let seconds = |name: &str, help: &str| -> Result<HistogramVec, prometheus::Error> {
             let metric = HistogramVec::new(HistogramOpts::new(name, help).buckets(SECONDS.to_vec()), &["role"])?;
             r.register(Box::new(metric.clone()))?;
@@ -208,6 +212,7 @@ impl All {
         let all = Self {
             submitted,
             renew_seconds,
+            model_waiting,
             claimed: counter("muster_claimed_total", "Tickets (or goals) claimed", &["role"])?,
             outcomes: counter("muster_outcomes_total", "What the handler made of a ticket", &["role", "outcome"])?,
             writes: counter("muster_writes_total", "What the store said to an outcome", &["role", "answer"])?,
@@ -287,6 +292,11 @@ pub fn swept(requeued: u64, escalated: u64, promoted: u64, repaired: u64) {
     {
         ALL.swept.with_label_values(&[word]).inc_by(n);
     }
+}
+
+/// A call begins or ends to wait for its endpoint. `role` is the word of an [`crate::model::Ask`].
+pub fn model_waits(role: &'static str, begins: bool) {
+    ALL.model_waiting.with_label_values(&[role]).add(if begins { 1 } else { -1 });
 }
 
 /// A model call ended. `tier` is the word of a [`crate::ticket::Tier`].

@@ -1,0 +1,246 @@
+//! The fleet's manners towards one endpoint and model: who may call now, and what all learn from how it went.
+//!
+//! A 429 quiets the whole fleet for as long as it says and teaches it a pace, a row of network failures opens a
+//! breaker with one probe at a time, calls in flight may have a cap; managers go before reviewers before workers.
+//! A store that does not answer holds no call up.
+
+use super::Ask;
+use super::account::{Account, Worst};
+use super::error::{ErrorClass, Fault};
+use crate::config;
+use crate::store::{Admission, Heard, Lane, Turn};
+use crate::telemetry::metrics;
+use crate::ticket::new_id;
+use sha2::{Digest, Sha256};
+use std::convert::Infallible;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// A member of those in flight is gone this long after its last sign.
+const MEMBER_MS: u64 = 20_000;
+/// How often a call under way says that it lives.
+const KEEP: Duration = Duration::from_secs(6);
+/// Longest sleep between two questions: who asks less often loses its place.
+const SLICE: Duration = Duration::from_millis(1_500);
+/// Pause before the ledger is asked again.
+const PAUSE_MS: u64 = 100;
+/// A hint is a lower bound: a fleet comes back spread over this part of it, and a moment at least (A23).
+const SPREAD: u64 = 8;
+const SPREAD_MIN_MS: u64 = 100;
+const SPREAD_MAX_MS: u64 = 5_000;
+
+/// What one answer may still wait, and until when it must be there. Waiting moves the deadline: it is not the
+/// server's slowness.
+pub(super) struct Clock {
+    pub(super) deadline: Instant,
+    pub(super) patience: Duration,
+}
+
+impl Clock {
+    fn waited(&mut self, time: Duration) {
+        self.deadline += time;
+        self.patience = self.patience.saturating_sub(time);
+    }
+}
+
+/// A call that was let in.
+pub(super) struct Entered {
+    pub(super) call: String,
+    at_ms: u64,
+}
+
+pub(super) struct Governor<'a> {
+    account: &'a Account,
+    config: &'a config::Model,
+    endpoint: String,
+    name: String,
+    lane: Lane,
+}
+
+impl<'a> Governor<'a> {
+    pub(super) fn new(account: &'a Account, config: &'a config::Model, model: &str, role: &str) -> Self {
+        let url = config.url.trim_end_matches('/');
+        let hash = Sha256::digest(format!("{url} {model}"));
+        let endpoint = hash.iter().take(8).map(|b| format!("{b:02x}")).collect();
+        let host = reqwest::Url::parse(url).ok().and_then(|u| u.host_str().map(str::to_owned));
+        let lane = match role {
+            "planner" => Lane::Manager,
+            "reviewer" => Lane::Reviewer,
+            _ => Lane::Worker,
+        };
+        let name = format!("{model} at {}", host.unwrap_or_default());
+        Self { account, config, endpoint, name, lane }
+    }
+
+    fn turn<'b>(&'b self, call: &'b str) -> Turn<'b> {
+        Turn {
+            endpoint: &self.endpoint,
+            name: &self.name,
+            call,
+            lane: self.lane,
+            expiry_ms: MEMBER_MS,
+            in_flight_max: self.config.in_flight_max,
+            failures_max: self.config.breaker_failures,
+            requests_per_minute: self.config.requests_per_minute,
+        }
+    }
+
+    /// Waits until the endpoint and the goal's budget both have room. Cancellation safe: what it holds expires.
+    pub(super) async fn admit(
+        &self,
+        worst: Worst,
+        clock: &mut Clock,
+        ask: &Ask<'_>,
+    ) -> Result<Entered, Fault> {
+        let mut entered = Entered { call: new_id(), at_ms: 0 };
+        let mut waiting = None;
+        loop {
+            self.enter(&mut entered, clock, ask, &mut waiting).await?;
+            match self.account.reserve(&entered.call, worst).await {
+                Ok(None) => return Ok(entered),
+                Ok(Some(why)) => {
+                    self.leave(&entered, Heard::Nothing).await;
+                    let pause = Duration::from_millis(PAUSE_MS + rand::random_range(0..=PAUSE_MS));
+                    if clock.patience < pause {
+                        return Err(Fault::new(ErrorClass::Overload, why));
+                    }
+                    waiting.get_or_insert_with(|| Waiting::begin(ask));
+                    sleep(pause, clock, ask).await?;
+                }
+                Err(fault) => {
+                    self.leave(&entered, Heard::Nothing).await;
+                    return Err(fault);
+                }
+            }
+        }
+    }
+
+    async fn enter<'w>(
+        &self,
+        entered: &mut Entered,
+        clock: &mut Clock,
+        ask: &'w Ask<'w>,
+        waiting: &mut Option<Waiting<'w>>,
+    ) -> Result<(), Fault> {
+        loop {
+            let (ms, why) = match self.account.store().quota_enter(&self.turn(&entered.call)).await {
+                Ok(Admission::Ok { entered_ms }) => {
+                    entered.at_ms = entered_ms;
+                    return Ok(());
+                }
+                Ok(Admission::Wait { ms, why }) => (ms, why),
+                Err(error) => {
+                    tracing::warn!(%error, "the governor does not answer; the call is sent");
+                    return Ok(());
+                }
+            };
+            if waiting.is_none() {
+                tracing::info!(role = ask.role, ms, why, "a call waits for its endpoint");
+                *waiting = Some(Waiting::begin(ask));
+            }
+            let cooling = why == "cool-down";
+            let pause = Duration::from_millis(ms);
+            if pause > clock.patience {
+                clock.patience = Duration::ZERO;
+                self.leave(entered, Heard::Nothing).await;
+                let class = match cooling {
+                    true => ErrorClass::Quota { retry_after_ms: Some(ms) },
+                    false if why == "breaker" => ErrorClass::Network,
+                    false => ErrorClass::Overload,
+                };
+                return Err(Fault::new(class, format!("the endpoint is out for the whole fleet ({why})")));
+            }
+            let mut pause = pause.min(SLICE);
+            if pause < SLICE && (cooling || why == "breaker") {
+                let spread = (ms / SPREAD).clamp(SPREAD_MIN_MS, SPREAD_MAX_MS);
+                pause += Duration::from_millis(rand::random_range(0..=spread));
+            }
+            if let Err(stopped) = sleep(pause, clock, ask).await {
+                self.leave(entered, Heard::Nothing).await;
+                return Err(stopped);
+            }
+        }
+    }
+
+    /// The call, kept among those in flight and its reservation kept alive.
+    pub(super) async fn while_kept<T>(&self, call: &str, sent: impl Future<Output = T>) -> T {
+        tokio::select! {
+            biased;
+            done = sent => done,
+            never = self.keep(call) => match never {},
+        }
+    }
+
+    async fn keep(&self, call: &str) -> Infallible {
+        loop {
+            tokio::time::sleep(KEEP).await;
+            self.account.keep(call).await;
+            if let Err(error) = self.account.store().quota_keep(&self.endpoint, call, MEMBER_MS).await {
+                tracing::warn!(%error, call, "a call in flight could not say that it lives");
+            }
+        }
+    }
+
+    /// Tells the fleet how the call went. `true`: the fleet waits for the endpoint now, and so may this call, without
+    /// counting what it has sent.
+    pub(super) async fn heard(&self, entered: &Entered, fault: Option<&Fault>) -> bool {
+        let heard = match fault.map(|f| f.class) {
+            Some(ErrorClass::Quota { retry_after_ms }) => Heard::Quota { retry_after_ms },
+            Some(ErrorClass::Network) => Heard::Network,
+            Some(ErrorClass::Overload) => Heard::Overload,
+            Some(ErrorClass::Cancelled | ErrorClass::Budget) => Heard::Nothing,
+            Some(ErrorClass::Ours | ErrorClass::Reply | ErrorClass::Context | ErrorClass::Auth) | None => {
+                Heard::Answer
+            }
+        };
+        let open = self.leave(entered, heard).await;
+        match heard {
+            Heard::Quota { .. } => true,
+            Heard::Network | Heard::Overload => open,
+            Heard::Answer | Heard::Nothing => false,
+        }
+    }
+
+    async fn leave(&self, entered: &Entered, heard: Heard) -> bool {
+        let turn = self.turn(&entered.call);
+        let left = self.account.store().quota_leave(&turn, entered.at_ms, heard, self.config.breaker_open_ms);
+        left.await.unwrap_or_else(|error| {
+            tracing::warn!(%error, call = entered.call, "the fleet was not told how a call went");
+            false
+        })
+    }
+}
+
+/// A call waits as long as this lives: the work's clock stands still, and the wait can be seen.
+struct Waiting<'a> {
+    ask: &'a Ask<'a>,
+}
+
+impl<'a> Waiting<'a> {
+    fn begin(ask: &'a Ask<'a>) -> Self {
+        (ask.on_wait)(true);
+        metrics::model_waits(ask.role, true);
+        Self { ask }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        metrics::model_waits(self.ask.role, false);
+        (self.ask.on_wait)(false);
+    }
+}
+
+async fn sleep(time: Duration, clock: &mut Clock, ask: &Ask<'_>) -> Result<(), Fault> {
+    let begun = Instant::now();
+    tokio::select! {
+        biased;
+        () = ask.stop.cancelled() => {
+            return Err(Fault::new(ErrorClass::Cancelled, "stopped by the caller"));
+        }
+        () = tokio::time::sleep(time) => {}
+    }
+    (ask.on_bytes)();
+    clock.waited(begun.elapsed());
+    Ok(())
+}

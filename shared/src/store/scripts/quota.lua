@@ -1,0 +1,166 @@
+#!lua flags=allow-oom
+-- quota: the fleet's governor of one endpoint and model: who calls next, how fast, and whether at all.
+--   enter: endpoint, call, expiry ms, lane (0 goes before 1 goes before 2), in flight max (0: no cap), failures max
+--          (0: no breaker), requests a minute (0: learnt), name      {OK, entered at} or {WAIT, ms, why}
+--   keep:  endpoint, call, expiry ms
+--   leave: endpoint, call, entered at, ok | quota | network | overload | none, hint ms or empty, failures max, open ms,
+--          requests a minute      {1} while the breaker is open
+--   look:  endpoint      {field, value, …}
+-- Pace: until the first 429 calls are let out on a steep ramp, so that a limit is found with few refusals. At a 429 the
+-- server's own bucket is empty: what it took since the last 429 is its rate. Ours is emptied with it and filled a little
+-- slower; each answer raises the rate by a little, faster the longer none was refused.
+local what, call = ARGV[1], ARGV[3]
+local key = P .. 'gov:' .. ARGV[2]
+local flight, line, seen = key .. ':in', key .. ':wait', key .. ':seen'
+local IDLE_S = 86400
+local WAITER_MS = 3000 -- who has not asked for this long waits no more
+local POLL_MS = 1000 -- longest pause between two questions of a waiter
+local LANE = 1e13 -- above any time in ms: lanes first, then by arrival
+local RAMP_FIRST, RAMP_RATE, RAMP_DOUBLES_MS, RAMP_MS = 10, 50, 100, 1000
+local MARGIN, GROWTH, HASTE = 0.98, 0.00015, 40
+local RATE_MIN, RATE_MAX = 0.01, 10000
+local F = { 'until', 'failures', 'open_until', 'probe', 'probe_until', 'hits', 'rate', 'level', 'at', 'ramp_at', 'empty_at',
+  'sent', 'full', 'answers', 'second', 'now', 'before', 'burst_s', 'name', 'cooled' }
+local v = {}
+for i, value in ipairs(redis.call('HMGET', key, unpack(F))) do v[F[i]] = value or '' end
+local function num(f) return tonumber(v[f]) or 0 end
+local function text(n) return string.format('%.6f', n) end
+
+if what == 'keep' then
+  redis.call('ZADD', flight, 'XX', NOW + tonumber(ARGV[4]), call)
+  if v.probe == call then redis.call('HSET', key, 'probe_until', NOW + tonumber(ARGV[4])) end
+  return { 'OK' }
+end
+-- Whoever died in its call is no member any more, and who died waiting stands in nobody's way.
+redis.call('ZREMRANGEBYSCORE', flight, '-inf', NOW)
+for _, gone in ipairs(redis.call('ZRANGEBYSCORE', seen, '-inf', NOW - WAITER_MS, 'LIMIT', 0, PAGE)) do
+  redis.call('ZREM', line, gone)
+  redis.call('ZREM', seen, gone)
+end
+local function waits(n) return redis.call('ZCOUNT', line, n * LANE, (n + 1) * LANE - 1) end
+if what == 'look' then
+  return { 'name', v.name, 'in_flight', redis.call('ZCARD', flight), 'managers_waiting', waits(0), 'reviewers_waiting', waits(1),
+    'workers_waiting', waits(2), 'rate', v.rate, 'cool_down_ms', math.max(num('until') - NOW, 0), 'failures', num('failures'),
+    'closed_for_ms', math.max(num('open_until') - NOW, 0) }
+end
+
+local function leave_line()
+  redis.call('ZREM', line, call)
+  redis.call('ZREM', seen, call)
+end
+
+if what == 'enter' then
+  local expiry, lane, cap, failures_max, fixed = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+  if redis.call('ZSCORE', flight, call) then return { 'OK', string.format('%d', NOW) } end
+  if v.name == '' then
+    redis.call('HSET', key, 'name', ARGV[9])
+    redis.call('SADD', P .. 'govs', ARGV[2])
+  end
+  redis.call('ZADD', line, 'NX', lane * LANE + NOW, call)
+  redis.call('ZADD', seen, NOW, call)
+  redis.call('EXPIRE', line, IDLE_S)
+  redis.call('EXPIRE', seen, IDLE_S)
+  local rank = redis.call('ZRANK', line, call)
+  local rate = fixed > 0 and fixed / 60 or num('rate')
+  local function wait(ms, why)
+    return { 'WAIT', string.format('%d', math.max(math.ceil(ms), 5)), why }
+  end
+  if num('until') > NOW then return wait(num('until') - NOW, 'cool-down') end
+  local open = failures_max > 0 and num('failures') >= failures_max
+  if open and num('open_until') > NOW then return wait(num('open_until') - NOW, 'breaker') end
+  -- Half open: one call at a time finds out whether it is back.
+  if open and v.probe ~= '' and num('probe_until') > NOW then return wait(math.min(num('probe_until') - NOW, 500), 'breaker') end
+  if open and rank > 0 then return wait(100, 'breaker') end
+  local room = cap > 0 and cap - redis.call('ZCARD', flight) or math.huge
+  if rank >= room then return wait(math.min(100 * (1 + rank / cap), POLL_MS), 'in flight') end
+  -- How many may go now, and how full our bucket is.
+  local level, size, ramp_at, full = 0, 0, num('ramp_at'), v.full
+  if rate > 0 then
+    size = math.max(1, rate * (tonumber(v.burst_s) or 1))
+    level = v.level == '' and size or num('level') + math.max(NOW - math.max(num('at'), num('cooled')), 0) * rate / 1000
+    if level >= size then level = size; full = '1' end
+    if rank + 1 > level then return wait(math.min((rank + 1 - level) * 1000 / rate, POLL_MS), 'pace') end
+  else
+    if ramp_at == 0 then ramp_at = NOW end
+    -- FIRST at once, then RATE a second, doubled every DOUBLES_MS: when this one's turn is.
+    local beyond = rank + 1 + num('sent') - RAMP_FIRST
+    if beyond > 0 and NOW - ramp_at < RAMP_MS then
+      local turn = RAMP_DOUBLES_MS * math.log(beyond * 693 / (RAMP_RATE * RAMP_DOUBLES_MS) + 1) / math.log(2)
+      if NOW - ramp_at < turn then return wait(math.min(turn - (NOW - ramp_at), RAMP_MS), 'ramp') end
+    end
+  end
+  leave_line()
+  if open then redis.call('HSET', key, 'probe', call, 'probe_until', NOW + expiry) end
+  redis.call('ZADD', flight, NOW + expiry, call)
+  redis.call('EXPIRE', flight, IDLE_S)
+  local second = math.floor(NOW / 1000)
+  local here, before = num('now'), num('before')
+  if num('second') ~= second then
+    before = num('second') == second - 1 and here or 0
+    here = 0
+  end
+  redis.call('HSET', key, 'level', text(level - 1), 'at', NOW, 'ramp_at', ramp_at, 'sent', num('sent') + 1, 'full', full,
+    'second', second, 'now', here + 1, 'before', before)
+  redis.call('EXPIRE', key, IDLE_S)
+  return { 'OK', string.format('%d', NOW) }
+end
+
+-- leave
+local entered, word, hint = tonumber(ARGV[4]) or 0, ARGV[5], tonumber(ARGV[6])
+local failures_max, open_ms, fixed = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
+leave_line()
+-- A repeat after a lost answer counts nothing twice; a member that expired is heard all the same.
+redis.call('ZREM', flight, call)
+local failures = num('failures')
+if word == 'ok' then
+  if failures > 0 or num('hits') > 0 then redis.call('HSET', key, 'failures', 0, 'hits', 0, 'probe', '') end
+  failures = 0
+  if num('rate') > 0 and fixed == 0 then
+    local n = num('answers') + 1
+    redis.call('HSET', key, 'answers', n, 'rate', text(math.min(num('rate') * (1 + GROWTH * (1 + 2 * n / HASTE)), RATE_MAX)))
+  end
+elseif word == 'quota' then
+  failures = 0
+  local hits, rate = num('hits'), num('rate')
+  -- Refused side by side is one refusal: the calls were sent before the fleet heard of the first.
+  if entered >= num('empty_at') then
+    hits = hits + 1
+    local took = math.max(num('sent') - 1, 0)
+    local set = { 'hits', hits, 'failures', 0, 'probe', '', 'empty_at', NOW, 'sent', 0, 'full', '', 'answers', 0, 'level', '0', 'at', NOW, 'cooled', 0 }
+    local function put(f, value) set[#set + 1] = f; set[#set + 1] = value end
+    if fixed > 0 then
+      rate = fixed / 60
+    elseif rate == 0 then
+      -- Nothing is known but what came through just now.
+      rate = math.max(num('now') + (math.floor(NOW / 1000) == num('second') and num('before') or 0) - 1, 1)
+      put('burst_s', '1')
+    elseif took > 0 then
+      local dt = math.max((NOW - num('empty_at')) / 1000, 0.001)
+      -- While we were silent a small bucket ran over: the truth lies between both.
+      local silent = math.max(math.min(num('until'), NOW) - num('empty_at'), 0) / 1000
+      local low, high = took / dt, took / math.max(dt - silent, 0.001)
+      if v.full == '1' then high = math.max(high, rate) end
+      rate = math.max(math.min(math.max(rate * 0.95, low), high) * MARGIN, RATE_MIN)
+      local burst = tonumber(v.burst_s) or 1
+      if took <= rate * burst + 1 then put('burst_s', text(math.max(burst / 2, 0.001))) end
+    end
+    put('rate', fixed > 0 and v.rate or text(rate))
+    redis.call('HSET', key, unpack(set))
+  end
+  if not hint then
+    hint = math.min(math.max(2000 / math.max(rate, RATE_MIN), 100), 1000) * 2 ^ math.min(math.max(hits - 1, 0), 8)
+    hint = math.min(hint, 30000)
+  end
+  local till = math.max(num('until'), math.ceil(NOW + hint))
+  redis.call('HSET', key, 'until', till)
+  -- Refused again and again: after the pause one call goes first, not a bucketful.
+  if hits > 1 then redis.call('HSET', key, 'cooled', till - math.ceil(1000 / math.max(rate, RATE_MIN))) end
+elseif word == 'network' then
+  failures = failures + 1
+  redis.call('HSET', key, 'failures', failures, 'open_until', NOW + open_ms)
+elseif word == 'overload' and failures_max > 0 and failures >= failures_max then
+  redis.call('HSET', key, 'open_until', NOW + open_ms)
+end
+if v.probe == call then redis.call('HSET', key, 'probe', '') end
+redis.call('EXPIRE', key, IDLE_S)
+return { failures_max > 0 and failures >= failures_max and 1 or 0 }
