@@ -3,8 +3,11 @@
 //! Every key is documented, with its unit in its name, in `deploy/config/muster.toml`; a test compares the two.
 //! Unknown keys are refused by name. A wrong configuration ends a program with exit code 64 before a port is bound.
 
+mod model;
+
 pub use crate::ticket::limits::{Limits, is_word};
 use crate::ticket::{Caps, ReviewPolicy, Tier};
+pub use model::{Dialect, Model, Wire};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize, Serializer};
 use std::path::{Path, PathBuf};
@@ -78,78 +81,6 @@ pub struct Lease {
     pub cancel_grace_ms: u64,
     /// How often the store is audited and repaired.
     pub audit_ms: u64,
-}
-
-/// The model endpoint and which model serves which tier.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Model {
-    /// Base URL of an OpenAI-compatible server, such as `http://127.0.0.1:11434/v1`. Empty: no model.
-    pub url: String,
-    #[serde(serialize_with = "redacted")]
-    pub api_key: SecretString,
-    pub cheap: String,
-    pub standard: String,
-    pub strong: String,
-    /// How tools are called.
-    pub dialect: Dialect,
-    pub connect_timeout_ms: u64,
-    /// A stream that brings no line for this long has stalled.
-    pub idle_timeout_ms: u64,
-    /// A whole call may take this long, retries included.
-    pub call_timeout_ms: u64,
-    /// HTTP requests for one answer, whatever the reasons.
-    pub calls_per_answer_max: u32,
-    pub output_tokens_max: u32,
-    /// Calls under way in the whole fleet, for each endpoint and model; 0: no cap.
-    pub in_flight_max: u32,
-    /// Requests a minute that the provider allows, for each endpoint and model; 0: learnt from its 429s.
-    pub requests_per_minute: u32,
-    /// Network failures in a row after which the fleet stops calling the endpoint; 0: never.
-    pub breaker_failures: u32,
-    /// Until one call tries whether it is back.
-    pub breaker_open_ms: u64,
-    pub response_bytes_max: usize,
-    pub temperature: f32,
-    /// Money for a million tokens, in millionths of a dollar.
-    pub input_microusd_per_mtok: u64,
-    pub output_microusd_per_mtok: u64,
-}
-
-/// How a model is told of tools and calls them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Dialect {
-    /// Native first, then down the ladder at each refusal.
-    #[default]
-    Auto,
-    /// The server's own tool calls.
-    Native,
-    /// One JSON object a message, held to it by JSON mode.
-    Json,
-    /// `<tool_call><function>…</function><args>…</args></tool_call>` in the text.
-    Xml,
-    /// `TOOL: name` and `ARGS: {…}` lines.
-    Text,
-}
-
-impl Model {
-    /// The model that serves the tier; a tier without a model of its own has the standard one.
-    #[must_use]
-    pub fn name(&self, tier: Tier) -> &str {
-        let name = match tier {
-            Tier::Cheap => &self.cheap,
-            Tier::Standard => &self.standard,
-            Tier::Strong => &self.strong,
-        };
-        if name.is_empty() { &self.standard } else { name }
-    }
-
-    /// Whether a model is configured at all.
-    #[must_use]
-    pub fn is_configured(&self) -> bool {
-        !self.url.is_empty()
-    }
 }
 
 /// The manager: planning, escalations, the API.
@@ -256,32 +187,6 @@ impl Default for Lease {
             reviewer_wait_ms: 600_000,
             cancel_grace_ms: 10_000,
             audit_ms: 300_000,
-        }
-    }
-}
-
-impl Default for Model {
-    fn default() -> Self {
-        Self {
-            url: String::new(),
-            api_key: SecretString::default(),
-            cheap: String::new(),
-            standard: String::new(),
-            strong: String::new(),
-            dialect: Dialect::Auto,
-            connect_timeout_ms: 5_000,
-            idle_timeout_ms: 120_000,
-            call_timeout_ms: 900_000,
-            calls_per_answer_max: 3,
-            output_tokens_max: 4_096,
-            in_flight_max: 0,
-            requests_per_minute: 0,
-            breaker_failures: 5,
-            breaker_open_ms: 5_000,
-            response_bytes_max: 8 * 1024 * 1024,
-            temperature: 0.2,
-            input_microusd_per_mtok: 0,
-            output_microusd_per_mtok: 0,
         }
     }
 }

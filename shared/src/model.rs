@@ -1,16 +1,18 @@
 //! The one client for language models: what is asked, what comes back, and the front door [`Model`].
 //!
 //! Callers speak in the types of this file and never see a provider's JSON. Below it, one noun a file:
-//! `openai` (wire format), `dialect` (how a call or a structured answer is asked of this model), `sse` and
+//! `wire` with `openai` and `anthropic` (wire formats), `dialect` (how a call or a structured answer is asked of this model), `sse` and
 //! `exchange` (one HTTP request), `session` (the budget of one answer and the only retries there are),
 //! `structured` (validated JSON), `tolerant` (reading what models really send), `error` and `record`.
 
 mod account;
+mod anthropic;
 mod arguments;
 mod dialect;
 mod error;
 mod exchange;
 mod governor;
+mod hint;
 mod openai;
 mod record;
 mod session;
@@ -19,6 +21,7 @@ mod structured;
 #[cfg(test)]
 mod tests;
 mod tolerant;
+mod wire;
 mod wording;
 
 pub use account::Account;
@@ -36,6 +39,7 @@ use session::Session;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
+use wire::Wire;
 
 /// One turn of a conversation. Serialisable: an attempt's step log keeps them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -163,6 +167,7 @@ pub struct Model {
 struct Inner {
     http: reqwest::Client,
     config: config::Model,
+    wire: Wire,
     memory: Memory,
 }
 
@@ -186,7 +191,12 @@ impl Model {
             .build()
             .map_err(|e| ModelError::new(ErrorClass::Ours, format!("cannot make an HTTP client: {e}")))?;
         Ok(Self {
-            inner: Arc::new(Inner { http, config: config.clone(), memory: Memory::new(config.dialect) }),
+            inner: Arc::new(Inner {
+                http,
+                config: config.clone(),
+                wire: Wire::of(config),
+                memory: Memory::new(config.dialect),
+            }),
             account: None,
         })
     }

@@ -151,7 +151,8 @@ async fn a23_a_fleet_finds_the_pace_of_a_limited_server() {
     let plan = desk.plan_of(NewGoal { text: "hello".into(), ..NewGoal::default() }, &[]).await.unwrap();
     for hint in [None, Some("0.2")] {
         let server = Limited::start(Bucket { per_s: 50.0, burst: 20.0, hint }).await.unwrap();
-        let callers = (0..200).map(|_| say(&desk, &plan.goal, &server.url(), "worker"));
+        let url = server.url();
+        let callers = (0..200).map(|_| say(&desk, &plan.goal, &url, "worker"));
         let again: u32 = futures::future::join_all(callers).await.into_iter().sum();
         let (answered, refused) = server.counts();
         // Nobody failed and nobody was refused for long: without a governor most would have been.

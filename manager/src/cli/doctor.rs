@@ -321,7 +321,8 @@ async fn language_model(config: &Config) -> Check {
             );
         }
     };
-    match model::models(&http, url, config.model.api_key.expose_secret(), LIMIT).await {
+    let (key, anthropic) = (config.model.api_key.expose_secret(), config.model.speaks_anthropic());
+    match model::models(&http, url, key, anthropic, LIMIT).await {
         Err(why) => Check::new(
             name,
             State::Bad,

@@ -37,7 +37,7 @@ pub(crate) const ALL: &[Variable] = &[
         about: "`up` and `run`: use api.openai.com (or OPENAI_BASE_URL) with this key",
     },
     Variable { name: OPENAI_URL, about: "`up` and `run`: base URL that OPENAI_API_KEY belongs to" },
-    Variable { name: ANTHROPIC_KEY, about: "`up` and `run`: noticed, not used yet" },
+    Variable { name: ANTHROPIC_KEY, about: "`up` and `run`: the key of Anthropic's API" },
     Variable { name: NO_COLOR, about: "set: no colours" },
 ];
 

@@ -77,7 +77,7 @@ impl Fleet {
         home.make()?;
         let lock = home.lock()?;
         let binaries = Binaries::find()?;
-        let choice = model::choose(&config, options.model, options.demo, |text| out.note(text)).await?;
+        let choice = model::choose(&config, options.model, options.demo).await?;
         if let (Choice::None, Some(why)) = (&choice, &options.needs_model) {
             return Err(CliError::usage(
                 format!("no model is configured, and one is needed: {why}"),

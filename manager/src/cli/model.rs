@@ -19,6 +19,8 @@ const USUAL_TIMEOUT: Duration = Duration::from_millis(300);
 const NAMED_TIMEOUT: Duration = Duration::from_secs(10);
 const OPENAI: &str = "https://api.openai.com/v1";
 const OPENAI_MODEL: &str = "gpt-4.1-mini";
+const ANTHROPIC: &str = "https://api.anthropic.com/v1";
+const ANTHROPIC_MODEL: &str = "claude-sonnet-4-5";
 
 /// What `--model` may say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -83,24 +85,16 @@ impl Choice {
 
 /// Looks for a model: configuration, environment, the usual ports of this machine.
 ///
-/// `note` hears what is worth knowing but no error.
-///
 /// # Errors
 /// Usage, when a model was named and is not there.
-pub(crate) async fn choose(
-    config: &Config,
-    wish: Wish,
-    demo: bool,
-    note: impl Fn(&str),
-) -> Result<Choice, CliError> {
-    choose_from(config, wish, demo, note, env::get, &USUAL).await
+pub(crate) async fn choose(config: &Config, wish: Wish, demo: bool) -> Result<Choice, CliError> {
+    choose_from(config, wish, demo, env::get, &USUAL).await
 }
 
 async fn choose_from(
     config: &Config,
     wish: Wish,
     demo: bool,
-    note: impl Fn(&str),
     env: impl Fn(&str) -> Option<String>,
     usual: &[(&str, &str)],
 ) -> Result<Choice, CliError> {
@@ -135,12 +129,10 @@ async fn choose_from(
         let origin = format!("from {}; {} chooses another model", env::OPENAI_KEY, env::MODEL_NAME);
         return Ok(Choice::Found { url, name, key, origin });
     }
-    if env(env::ANTHROPIC_KEY).is_some() {
-        note(&format!(
-            "{} is set: Anthropic's own API is not spoken yet; an OpenAI-compatible address can be given by {}",
-            env::ANTHROPIC_KEY,
-            env::MODEL_URL
-        ));
+    if let Some(key) = env(env::ANTHROPIC_KEY) {
+        let name = env(env::MODEL_NAME).unwrap_or_else(|| ANTHROPIC_MODEL.to_owned());
+        let origin = format!("from {}; {} chooses another model", env::ANTHROPIC_KEY, env::MODEL_NAME);
+        return Ok(Choice::Found { url: ANTHROPIC.to_owned(), name, key, origin });
     }
     let asked = usual.iter().map(|(_, url)| first_model(&http, url, "", USUAL_TIMEOUT));
     for ((server, url), found) in usual.iter().zip(futures::future::join_all(asked).await) {
@@ -164,20 +156,23 @@ async fn first_model(
     key: &str,
     timeout: Duration,
 ) -> Result<String, String> {
-    let names = models(http, url, key, timeout).await?;
+    let names = models(http, url, key, false, timeout).await?;
     let talks = |name: &&String| !["embed", "rerank", "whisper"].iter().any(|no| name.contains(no));
     names.iter().find(talks).cloned().ok_or_else(|| "it lists none".into())
 }
 
-/// The models that a server lists.
+/// The models that a server lists, whichever protocol it speaks.
 pub(crate) async fn models(
     http: &reqwest::Client,
     url: &str,
     key: &str,
+    anthropic: bool,
     timeout: Duration,
 ) -> Result<Vec<String>, String> {
     let mut request = http.get(format!("{}/models", url.trim_end_matches('/'))).timeout(timeout);
-    if !key.is_empty() {
+    if anthropic {
+        request = request.header("x-api-key", key).header("anthropic-version", "2023-06-01");
+    } else if !key.is_empty() {
         request = request.bearer_auth(key);
     }
     let reply = request.send().await.map_err(|e| chain(&e))?;
@@ -213,7 +208,7 @@ mod tests {
         usual: &[(&str, &str)],
     ) -> Result<Choice, CliError> {
         let get = |name: &str| env.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
-        choose_from(config, Wish::Auto, demo, |_| {}, get, usual).await
+        choose_from(config, Wish::Auto, demo, get, usual).await
     }
 
     #[tokio::test]
@@ -238,6 +233,20 @@ mod tests {
         let choice = chosen(&config, true, &[(env::OPENAI_KEY, "sk-1")], &usual).await.unwrap();
         assert_eq!(choice, Choice::Configured { url: "http://h/v1".into(), name: "m".into() });
         assert!(!choice.say().contains("sk-1"));
+    }
+
+    #[tokio::test]
+    async fn an_anthropic_key_alone_chooses_anthropic() {
+        let choice =
+            chosen(&Config::default(), true, &[(env::ANTHROPIC_KEY, "sk-ant-1")], &[]).await.unwrap();
+        let Choice::Found { url, .. } = &choice else { panic!("{choice:?}") };
+        assert_eq!(url, ANTHROPIC);
+        assert!(!choice.say().contains("sk-ant-1"));
+        let mut config = Config::default();
+        config.model.url.clone_from(url);
+        assert!(config.model.speaks_anthropic());
+        config.model.url = "https://anthropic.com.example/v1".into();
+        assert!(!config.model.speaks_anthropic());
     }
 
     #[tokio::test]

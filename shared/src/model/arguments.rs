@@ -1,7 +1,7 @@
 //! Raw calls into [`ToolCall`]s: arguments into objects (A9), ids made unique (A10), cut calls marked (A12).
 
-use super::openai::RawCall;
 use super::tolerant;
+use super::wire::RawCall;
 use super::{BadArgs, Finish, Message, ToolCall, wording};
 use crate::tool::{self, ToolDecl};
 use serde_json::{Map, Value};

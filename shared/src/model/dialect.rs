@@ -167,6 +167,7 @@ impl Refused {
             "json mode",
             "structured output",
             "grammar",
+            "tool_choice",
         ]) {
             Some(Self::Format)
         } else {

@@ -2,6 +2,7 @@
 
 use super::CallRecord;
 use super::dialect::Refused;
+use super::hint::hint_in_words;
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 use std::sync::LazyLock;
@@ -125,42 +126,6 @@ fn speaks_of_context(words: &str) -> bool {
     ]
     .iter()
     .any(|w| words.contains(w))
-}
-
-/// `Retry-After` as seconds or as a date, and `retry-after-ms`.
-pub(super) fn retry_after_ms(headers: &reqwest::header::HeaderMap) -> Option<u64> {
-    let text = |name: &str| headers.get(name).and_then(|v| v.to_str().ok()).map(str::trim);
-    if let Some(ms) = text("retry-after-ms").and_then(|v| v.parse::<f64>().ok()) {
-        return whole_ms(ms);
-    }
-    let value = text("retry-after")?;
-    if let Ok(seconds) = value.parse::<f64>() {
-        return whole_ms(seconds * 1_000.0);
-    }
-    let at = jiff::fmt::rfc2822::parse(value).ok()?.timestamp();
-    u64::try_from(at.as_millisecond() - jiff::Timestamp::now().as_millisecond()).ok().or(Some(0))
-}
-
-static HINT: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(
-        r"(?:retry|try again)[^0-9]{0,20}(?:(\d+)m)?\s*(\d+(?:\.\d+)?)\s*(ms|milliseconds|s\b|sec|seconds)",
-    )
-    .ok()
-});
-
-/// `retry after 2s`, `Please try again in 1m30.5s`, `try again in 120ms` (A23).
-fn hint_in_words(words: &str) -> Option<u64> {
-    let found = HINT.as_ref()?.captures(words)?;
-    let minutes = found.get(1).and_then(|m| m.as_str().parse::<f64>().ok()).unwrap_or(0.0);
-    let number = found.get(2)?.as_str().parse::<f64>().ok()?;
-    let unit_ms = if found.get(3)?.as_str().starts_with('m') { 1.0 } else { 1_000.0 };
-    whole_ms(minutes * 60_000.0 + number * unit_ms)
-}
-
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked against both ends")]
-fn whole_ms(ms: f64) -> Option<u64> {
-    // A day: what is longer is a mistake of units.
-    (ms.is_finite() && (0.0..=86_400_000.0).contains(&ms)).then_some(ms as u64)
 }
 
 static KEYS: LazyLock<Option<Regex>> =

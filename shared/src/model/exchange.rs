@@ -1,10 +1,11 @@
 //! One HTTP request and its streamed answer: timeouts, limits, cancellation. It knows nothing of retries.
 
-use super::error::{ErrorClass, Fault, retry_after_ms};
-use super::openai::{self, Assembly, Draft};
+use super::error::{ErrorClass, Fault};
+use super::hint::retry_after_ms;
 use super::sse::{self, Line, Lines};
-use super::tolerant;
-use secrecy::{ExposeSecret, SecretString};
+use super::wire::{Assemble, Draft, Wire};
+use super::{openai, tolerant};
+use secrecy::SecretString;
 use serde_json::Value;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -31,16 +32,22 @@ pub(super) struct Bounds<'a> {
     pub(super) on_bytes: &'a (dyn Fn() + Send + Sync),
 }
 
+/// What is sent.
+pub(super) struct Post<'a> {
+    pub(super) http: &'a reqwest::Client,
+    pub(super) wire: Wire,
+    /// Base URL.
+    pub(super) base: &'a str,
+    pub(super) key: &'a SecretString,
+    pub(super) body: Vec<u8>,
+    /// Name of the structured answer that is asked for.
+    pub(super) format: Option<&'a str>,
+}
+
 /// Sends the body and reads the answer to its end. Cancellation safe: dropping it closes the connection.
-pub(super) async fn exchange(
-    http: &reqwest::Client,
-    base: &str,
-    key: &SecretString,
-    body: Vec<u8>,
-    bounds: &Bounds<'_>,
-) -> Result<Draft, Fault> {
+pub(super) async fn exchange(post: Post<'_>, bounds: &Bounds<'_>) -> Result<Draft, Fault> {
     let received = AtomicUsize::new(0);
-    let talk = talk(http, base, key, body, bounds, &received);
+    let talk = talk(post, bounds, &received);
     let outcome = tokio::select! {
         biased;
         () = bounds.stop.cancelled() => Err(Fault::new(ErrorClass::Cancelled, "stopped by the caller")),
@@ -50,22 +57,13 @@ pub(super) async fn exchange(
     outcome.map_err(|fault| Fault { output_bytes: received.load(Ordering::Relaxed), ..fault })
 }
 
-async fn talk(
-    http: &reqwest::Client,
-    base: &str,
-    key: &SecretString,
-    body: Vec<u8>,
-    bounds: &Bounds<'_>,
-    received: &AtomicUsize,
-) -> Result<Draft, Fault> {
-    let mut request = http
-        .post(format!("{}/{}", base.trim_end_matches('/'), openai::PATH))
+async fn talk(post: Post<'_>, bounds: &Bounds<'_>, received: &AtomicUsize) -> Result<Draft, Fault> {
+    let Post { http, wire, base, key, body, format } = post;
+    let request = wire
+        .post(http, base, key)
         .header(reqwest::header::CONTENT_TYPE, "application/json")
         .header(reqwest::header::ACCEPT, "text/event-stream, application/json")
         .body(body);
-    if !key.expose_secret().is_empty() {
-        request = request.bearer_auth(key.expose_secret());
-    }
     let begun = Instant::now();
     let first = begun + bounds.idle * FIRST_LINE_IDLES;
     let response = match timeout_at(first, request.send()).await {
@@ -79,17 +77,18 @@ async fn talk(
         let body = timeout_at(Instant::now() + bounds.idle, error_text(response)).await.unwrap_or_default();
         return Err(openai::error_body(status, &body, retry_after));
     }
-    read(response, bounds, first, received).await
+    read(response, wire.assembly(format), bounds, first, received).await
 }
 
 async fn read(
     mut response: reqwest::Response,
+    assembly: Box<dyn Assemble>,
     bounds: &Bounds<'_>,
     first: Instant,
     received: &AtomicUsize,
 ) -> Result<Draft, Fault> {
     let mut lines = Lines::new(bounds.response_bytes_max);
-    let mut events = Events::default();
+    let mut events = Events { assembly, pending: String::new(), loose: String::new(), chunks: 0 };
     let mut until = first;
     loop {
         let bytes = match timeout_at(until, response.chunk()).await {
@@ -120,9 +119,8 @@ async fn read(
 }
 
 /// Lines into an answer.
-#[derive(Default)]
 struct Events {
-    assembly: Assembly,
+    assembly: Box<dyn Assemble>,
     /// Data lines that are no JSON by themselves: an event may spread over several, up to a blank line.
     pending: String,
     /// Lines of an answer that is no event stream.
@@ -158,7 +156,7 @@ impl Events {
                 on_bytes();
             }
         }
-        Ok(false)
+        Ok(self.assembly.is_closed())
     }
 
     fn chunk(&mut self, value: &Value, on_bytes: &(dyn Fn() + Send + Sync)) -> Result<(), Fault> {

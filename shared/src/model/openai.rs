@@ -1,55 +1,16 @@
 //! The wire format of OpenAI-compatible chat completions: requests out, whole answers and stream chunks in.
 //!
-//! Anything that is particular to this JSON stays in here; what comes out is a [`Draft`], which another wire format
-//! can make just as well.
+//! Anything that is particular to this JSON stays in here; what comes out is a [`Draft`].
 
 use super::dialect::{Rung, Traits};
 use super::error::{ErrorClass, Fault};
+use super::wire::{Assemble, Draft, RawCall, Request};
 use super::{Finish, Message, ToolCall, Usage};
 use crate::tool::ToolDecl;
 use serde_json::{Value, json};
 
 /// Path below the configured base URL.
 pub(super) const PATH: &str = "chat/completions";
-
-/// What an answer must look like.
-pub(super) struct Format<'a> {
-    pub(super) name: &'a str,
-    pub(super) schema: &'a Value,
-}
-
-/// An answer as it came, not yet interpreted.
-#[derive(Debug, Default)]
-pub(super) struct Draft {
-    pub(super) text: String,
-    pub(super) reasoning: String,
-    pub(super) calls: Vec<RawCall>,
-    /// `None`: the stream ended without saying so (A4).
-    pub(super) finish: Option<Finish>,
-    pub(super) usage: Option<Usage>,
-}
-
-/// A call as it came.
-#[derive(Debug, Default, Clone, PartialEq)]
-pub(super) struct RawCall {
-    pub(super) id: String,
-    pub(super) name: String,
-    /// A string of JSON, or the object itself (Ollama), or null.
-    pub(super) arguments: Value,
-}
-
-/// What one request asks for.
-pub(super) struct Request<'a> {
-    pub(super) model: &'a str,
-    pub(super) messages: &'a [Message],
-    pub(super) tools: &'a [ToolDecl],
-    pub(super) format: Option<&'a Format<'a>>,
-    /// One JSON object of whatever shape.
-    pub(super) json_mode: bool,
-    pub(super) output_tokens_max: u32,
-    pub(super) temperature: f32,
-    pub(super) traits: Traits,
-}
 
 /// The body. Keys are sorted and tools too, so that equal prompts are equal bytes (prefix caches).
 pub(super) fn body(request: &Request<'_>) -> Value {
@@ -126,6 +87,11 @@ fn call(call: &ToolCall) -> Value {
     json!({"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}})
 }
 
+/// Whether it describes an object, as arguments of a call must be.
+pub(super) fn is_object_schema(schema: &Value) -> bool {
+    schema.get("type") == Some(&"object".into())
+}
+
 /// Whether the schema lies in the subset that strict mode takes: every object closed, all of its properties required.
 fn is_strict(schema: &Value) -> bool {
     match schema {
@@ -154,28 +120,30 @@ pub(super) struct Assembly {
     choices: usize,
 }
 
-impl Assembly {
-    /// Whether something of an answer arrived.
-    pub(super) fn has_begun(&self) -> bool {
+impl Assemble for Assembly {
+    fn has_begun(&self) -> bool {
         self.choices > 0
     }
 
-    /// Whether the server said that the answer is complete.
-    pub(super) fn has_ended(&self) -> bool {
+    fn has_ended(&self) -> bool {
         self.draft.finish.is_some()
     }
 
-    /// The usage chunk comes last: after it nothing is missing, whatever happens to the connection.
-    pub(super) fn has_usage(&self) -> bool {
+    fn has_usage(&self) -> bool {
         self.draft.usage.is_some()
     }
 
-    pub(super) fn into_draft(self) -> Draft {
+    fn is_closed(&self) -> bool {
+        // `[DONE]` says so, and the reader of lines knows it.
+        false
+    }
+
+    fn into_draft(self: Box<Self>) -> Draft {
         self.draft
     }
 
     /// Takes one JSON text: a chunk (`delta`) or a whole answer (`message`).
-    pub(super) fn take(&mut self, value: &Value) -> Result<(), Fault> {
+    fn take(&mut self, value: &Value) -> Result<(), Fault> {
         if let Some(error) = value.get("error").filter(|e| !e.is_null()) {
             return Err(error_object(error, 502));
         }
@@ -215,7 +183,9 @@ impl Assembly {
         }
         Ok(())
     }
+}
 
+impl Assembly {
     /// Finds the call that a delta belongs to, or begins one (A6). Servers omit the index, or the id, or number
     /// every call 0: a new id begins a call, and so does a name after complete arguments.
     fn take_call(&mut self, delta: &Value) {
@@ -284,7 +254,7 @@ pub(super) fn error_body(status: u16, body: &str, retry_after_ms: Option<u64>) -
 }
 
 /// Reads an error inside an answer with status 200 (A3).
-fn error_object(error: &Value, status: u16) -> Fault {
+pub(super) fn error_object(error: &Value, status: u16) -> Fault {
     let (message, code) = words_of(error);
     let status = match error.get("code").or_else(|| error.get("status")).and_then(Value::as_u64) {
         Some(code @ 400..=599) => u16::try_from(code).unwrap_or(status),

@@ -4,10 +4,10 @@ use super::account::Worst;
 use super::dialect::content::Reading;
 use super::dialect::{Dialect, Refused, Rung, Traits};
 use super::error::{ErrorClass, Fault, ModelError, redact};
-use super::exchange::{Bounds, exchange};
+use super::exchange::{Bounds, Post, exchange};
 use super::governor::{Clock, Governor};
-use super::openai::{self, Draft, Format, Request};
 use super::tolerant::{self, Thought};
+use super::wire::{Draft, Format, Request};
 use super::{Account, Ask, CallRecord, Finish, Inner, Message, Reply, Usage, arguments, wording};
 use secrecy::ExposeSecret;
 use serde_json::Value;
@@ -294,7 +294,7 @@ impl<'a> Session<'a> {
                 _ => sent.to_mut().push(Message::User(words)),
             }
         }
-        let body = openai::body(&Request {
+        let body = self.inner.wire.body(&Request {
             model: self.model,
             messages: &sent,
             tools: dressed.tools,
@@ -341,7 +341,15 @@ impl<'a> Session<'a> {
             stop: self.ask.stop,
             on_bytes: self.ask.on_bytes,
         };
-        let sent = exchange(&self.inner.http, &config.url, &config.api_key, bytes, &bounds);
+        let post = Post {
+            http: &self.inner.http,
+            wire: self.inner.wire,
+            base: &config.url,
+            key: &config.api_key,
+            body: bytes,
+            format: format.map(|f| f.name),
+        };
+        let sent = exchange(post, &bounds);
         let outcome = match &self.governor {
             Some(governor) => governor.while_kept(&record.call, sent).await,
             None => sent.await,
@@ -443,7 +451,7 @@ fn history_problem(messages: &[Message]) -> Option<String> {
 
 fn prompt_hash(body: &Value) -> String {
     let mut hash = Sha256::new();
-    for part in ["messages", "tools"] {
+    for part in ["system", "messages", "tools"] {
         if let Some(value) = body.get(part) {
             hash.update(value.to_string().as_bytes());
         }

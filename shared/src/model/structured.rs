@@ -1,8 +1,8 @@
 //! JSON that is asked for by a schema, validated here whatever the server promised, and asked again if it is wrong.
 
 use super::error::{ErrorClass, ModelError};
-use super::openai::Format;
 use super::session::Session;
+use super::wire::Format;
 use super::{Account, Ask, CallRecord, Finish, Inner, Message, tolerant, wording};
 use serde_json::Value;
 

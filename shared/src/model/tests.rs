@@ -1,5 +1,6 @@
 //! The client against a real HTTP server that checks every request it gets. Names begin with the ids of CASES.
 
+mod anthropic;
 mod conformance;
 mod fake;
 mod faults;

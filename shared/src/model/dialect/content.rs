@@ -2,8 +2,8 @@
 //!
 //! Only a known tool's name makes a call of it; an answer that merely talks about JSON stays an answer.
 
-use crate::model::openai::RawCall;
 use crate::model::tolerant;
+use crate::model::wire::RawCall;
 use crate::tool::{self, ToolDecl};
 use serde_json::{Map, Value};
 

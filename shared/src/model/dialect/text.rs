@@ -3,7 +3,7 @@
 use super::content::{self, Reading};
 use super::prompted::{self, Answered, Forms};
 use super::{Dressed, Speech};
-use crate::model::openai::RawCall;
+use crate::model::wire::RawCall;
 use crate::model::{Message, ToolCall, tolerant, wording};
 use crate::tool::{self, ToolDecl};
 use serde_json::Value;

@@ -17,6 +17,7 @@ pub(super) struct Way {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Wire {
     Openai,
+    Anthropic,
 }
 
 /// A call as the model would make it: the name, and its arguments as JSON text.
@@ -25,7 +26,7 @@ type Said<'a> = (&'a str, &'a str);
 impl Way {
     fn all() -> Vec<Self> {
         let mut ways = vec![];
-        for wire in [Wire::Openai] {
+        for wire in [Wire::Openai, Wire::Anthropic] {
             for dialect in LADDER {
                 ways.extend([true, false].map(|streamed| Self { wire, dialect, streamed }));
             }
@@ -86,6 +87,10 @@ impl Way {
             Dialect::Xml => config::Dialect::Xml,
             Dialect::Text => config::Dialect::Text,
         };
+        config.wire = match self.wire {
+            Wire::Openai => config::Wire::Openai,
+            Wire::Anthropic => config::Wire::Anthropic,
+        };
         Model::new(&config).unwrap()
     }
 
@@ -121,7 +126,68 @@ impl Wire {
                 events.push(json!({"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 5}}));
                 Answer::sse(&events)
             }
+            (Self::Anthropic, false) => {
+                let mut content =
+                    if text.is_empty() { vec![] } else { vec![json!({"type": "text", "text": text})] };
+                content.extend(calls.iter().enumerate().map(|(i, (name, args))| {
+                    // A server that has the whole answer sends values, and an empty one where it was cut.
+                    let input: Value = serde_json::from_str(args).unwrap_or_else(|_| json!({}));
+                    json!({"type": "tool_use", "id": format!("toolu_{i}"), "name": name, "input": input})
+                }));
+                Answer::Json(
+                    200,
+                    json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": content,
+                        "stop_reason": stop_reason(finish), "stop_sequence": null,
+                        "usage": {"input_tokens": 4, "cache_creation_input_tokens": 1, "cache_read_input_tokens": 5,
+                            "output_tokens": 5}}),
+                )
+            }
+            (Self::Anthropic, true) => {
+                let mut events = vec![
+                    json!({"type": "message_start", "message": {"id": "msg_1", "type": "message", "role": "assistant",
+                        "model": "m", "content": [], "stop_reason": null, "usage": {"input_tokens": 4,
+                        "cache_creation_input_tokens": 1, "cache_read_input_tokens": 5, "output_tokens": 1}}}),
+                    json!({"type": "ping"}),
+                ];
+                let mut index = 0;
+                let mut block = |start: Value, deltas: Vec<Value>| {
+                    events
+                        .push(json!({"type": "content_block_start", "index": index, "content_block": start}));
+                    events.extend(
+                        deltas
+                            .into_iter()
+                            .map(|d| json!({"type": "content_block_delta", "index": index, "delta": d})),
+                    );
+                    events.push(json!({"type": "content_block_stop", "index": index}));
+                    index += 1;
+                };
+                if !text.is_empty() {
+                    let deltas = pieces(text).map(|t| json!({"type": "text_delta", "text": t})).collect();
+                    block(json!({"type": "text", "text": ""}), deltas);
+                }
+                for (i, (name, args)) in calls.iter().enumerate() {
+                    let deltas = pieces(args)
+                        .map(|p| json!({"type": "input_json_delta", "partial_json": p}))
+                        .collect();
+                    let start =
+                        json!({"type": "tool_use", "id": format!("toolu_{i}"), "name": name, "input": {}});
+                    block(start, deltas);
+                }
+                events.push(json!({"type": "message_delta", "usage": {"output_tokens": 5},
+                    "delta": {"stop_reason": stop_reason(finish), "stop_sequence": null}}));
+                events.push(json!({"type": "message_stop"}));
+                fake::messages(&events)
+            }
         }
+    }
+}
+
+/// OpenAI's word in Anthropic's.
+fn stop_reason(finish: &str) -> &str {
+    match finish {
+        "tool_calls" => "tool_use",
+        "length" => "max_tokens",
+        _ => "end_turn",
     }
 }
 
@@ -236,7 +302,13 @@ async fn results_travel_back_and_the_prompt_only_grows() {
         let sent = fake.requests();
         assert_eq!(sent[0]["tools"], sent[1]["tools"], "{way:?}");
         assert_eq!(sent[0]["system"], sent[1]["system"], "{way:?}");
-        let turns = |at: usize| sent[at]["messages"].as_array().unwrap().clone();
+        let turns = |at: usize| {
+            let mut turns = sent[at]["messages"].as_array().unwrap().clone();
+            // The mark of what is to be cached moves on; it is no part of the prompt.
+            let blocks = turns.iter_mut().filter_map(|t| t["content"].as_array_mut()).flatten();
+            blocks.filter_map(Value::as_object_mut).for_each(|b| drop(b.remove("cache_control")));
+            turns
+        };
         assert_eq!(turns(0)[..], turns(1)[..turns(0).len()], "{way:?}");
         let new = json!(turns(1)[turns(0).len()..]).to_string();
         let at = |word: &str| new.find(word).unwrap_or_else(|| panic!("{way:?}: no {word} in {new}"));
@@ -261,7 +333,8 @@ async fn results_travel_back_and_the_prompt_only_grows() {
             ),
         }
         if way.dialect != Dialect::Native {
-            let system = sent[0]["system"].as_str().or(sent[0]["messages"][0]["content"].as_str()).unwrap();
+            let system =
+                sent[0]["system"][0]["text"].as_str().or(sent[0]["messages"][0]["content"].as_str()).unwrap();
             let place = |name: &str| system.find(&format!("\"name\":\"{name}\"")).unwrap();
             assert!(system.starts_with("be brief") && sent[0].get("tools").is_none(), "{way:?}");
             assert!(place("get_weather") < place("plan") && place("plan") < place("search"), "{way:?}");

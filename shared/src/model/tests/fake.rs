@@ -43,6 +43,12 @@ pub(in crate::model) fn chunk(delta: Value, finish: Option<&str>) -> Value {
         "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
 }
 
+/// A stream as Anthropic sends it: named events and no `[DONE]`.
+pub(in crate::model) fn messages(events: &[Value]) -> Answer {
+    let event = |e: &Value| format!("event: {}\ndata: {e}\n\n", e["type"].as_str().unwrap_or("?"));
+    Answer::Stream(events.iter().map(event).collect(), Ending::Close)
+}
+
 /// A whole answer with that message.
 pub(in crate::model) fn whole(message: Value, finish: &str) -> Answer {
     Answer::Json(
@@ -91,6 +97,7 @@ impl Fake {
         });
         let app = axum::Router::new()
             .route("/v1/chat/completions", axum::routing::post(serve))
+            .route("/v1/messages", axum::routing::post(serve_messages))
             .with_state(Arc::clone(&script));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -127,11 +134,25 @@ pub(in crate::model) fn config(fake: &Fake) -> config::Model {
 
 async fn serve(State(script): State<Arc<Script>>, headers: HeaderMap, body: Bytes) -> Response {
     let request: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
-    script.requests.lock().unwrap().push(request.clone());
     let mut problems = problems(&request);
     if headers.get("authorization").is_none_or(|h| h != "Bearer sk-secret-key-of-tests") {
         problems.push("no or wrong key".into());
     }
+    answer(&script, request, problems)
+}
+
+async fn serve_messages(State(script): State<Arc<Script>>, headers: HeaderMap, body: Bytes) -> Response {
+    let request: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
+    let mut problems = messages_problems(&request);
+    let header = |name: &str, value: &str| headers.get(name).is_some_and(|h| h == value);
+    if !header("x-api-key", "sk-secret-key-of-tests") || !header("anthropic-version", "2023-06-01") {
+        problems.push("no or wrong key or version".into());
+    }
+    answer(&script, request, problems)
+}
+
+fn answer(script: &Script, request: Value, mut problems: Vec<String>) -> Response {
+    script.requests.lock().unwrap().push(request);
     let answer = script.answers.lock().unwrap().pop_front();
     if answer.is_none() {
         problems.push("asked for more than the script holds".into());
@@ -215,6 +236,57 @@ fn problems(request: &Value) -> Vec<String> {
     }
     if !open.is_empty() {
         problems.push("an unanswered call at the end".into());
+    }
+    problems
+}
+
+/// What Anthropic would answer 400 to.
+fn messages_problems(request: &Value) -> Vec<String> {
+    let mut problems = vec![];
+    if request["model"] != "m" || request["stream"] != true || request["max_tokens"].as_u64().is_none() {
+        problems.push("model, stream or max_tokens is wrong".into());
+    }
+    let mut open: VecDeque<String> = VecDeque::new();
+    let mut seen = HashSet::new();
+    for (n, turn) in request["messages"].as_array().into_iter().flatten().enumerate() {
+        if turn["role"] != if n % 2 == 0 { "user" } else { "assistant" } {
+            problems.push(format!("turn {n} is of {}", turn["role"]));
+        }
+        let blocks = turn["content"].as_array().cloned().unwrap_or_default();
+        if blocks.is_empty() {
+            problems.push(format!("turn {n} is empty"));
+        }
+        for (b, block) in blocks.iter().enumerate() {
+            match block["type"].as_str() {
+                Some("tool_result") => {
+                    if open.pop_front().as_deref() != block["tool_use_id"].as_str() {
+                        problems.push("a result answers no open call".into());
+                    }
+                }
+                Some("text") if block["text"].as_str().is_none_or(|t| t.trim().is_empty()) => {
+                    problems.push("an empty text".into());
+                }
+                Some("text") => {}
+                Some("tool_use") => {
+                    let id = block["id"].as_str().unwrap_or("").to_owned();
+                    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+                    if id.is_empty()
+                        || !id.chars().all(plain)
+                        || !seen.insert(id.clone())
+                        || !block["input"].is_object()
+                    {
+                        problems.push(format!("the call {block} is not sound"));
+                    }
+                    open.push_back(id);
+                }
+                Some("thinking") if b == 0 && block["signature"].as_str().is_some_and(|s| !s.is_empty()) => {}
+                Some("redacted_thinking") if block["data"].is_string() => {}
+                Some(_) | None => problems.push(format!("the block {block} is not sound")),
+            }
+        }
+        if turn["role"] == "user" && !open.is_empty() {
+            problems.push("a call without a result in the next turn".into());
+        }
     }
     problems
 }
