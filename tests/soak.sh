@@ -1,10 +1,17 @@
 #!/usr/bin/env bash
-# The fault tests with full periods (lease 30 s, outages of a minute, 30 and more kills for each program), one after
-# another. Takes hours; `tests/run.sh` runs the same tests with short periods.
-#   ./tests/soak.sh            all of them
-#   ./tests/soak.sh q22_       those whose name contains it
+# The long runs: hours of fault tests, or half an hour of storm.
+#   ./tests/soak.sh                      the fault tests with full periods (lease 30 s, outages of a minute, every kill point)
+#   ./tests/soak.sh q22_                 those whose name contains it
+#   ./tests/soak.sh run [--minutes 30]   50 goals, a program killed every 5 s, the master of Redis every 60 s; ends with a
+#                                        report and exit code 0 when every goal is done, the audit is clean, memory is flat.
+#                                        Further: --goals N, --kill-every S, --flip-every S, --seed N, --json FILE
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+if [ "${1:-}" = run ]; then
+  shift
+  cargo build -q --workspace --bins
+  exec cargo run -q -p muster-tests --bin muster-soak -- "$@"
+fi
 export MUSTER_TEST_SCALE=full
 cargo build --workspace --bins
 if cargo nextest --version >/dev/null 2>&1; then

@@ -11,6 +11,7 @@ use shared::service;
 use shared::store::Store;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 /// After the slots have ended, open requests get this long.
@@ -48,20 +49,23 @@ pub(crate) async fn serve(context: service::Context) -> anyhow::Result<()> {
     let readiness = shared::consumer::readiness(&config.lease);
     let slots = Slots::new(manager, readiness.clone(), stop.clone());
 
+    // Cancelled when a slot or the sweeper ends, in whatever way (Q27).
+    let died = CancellationToken::new();
     let work = TaskTracker::new();
     for _ in 0..config.manager.slots {
-        work.spawn(slots.clone().run());
+        work.spawn(guarded(slots.clone().run(), &died));
     }
     work.close();
     let beside = TaskTracker::new();
     beside.spawn(presence::run(slots.clone()));
-    beside.spawn(shared::consumer::sweeper::run(
+    let sweeping = shared::consumer::sweeper::run(
         store.clone(),
         blobs.clone(),
         config.lease.clone(),
         config.blobs.retention_s,
         stop.clone(),
-    ));
+    );
+    beside.spawn(guarded(sweeping, &died));
     beside.spawn(api::files::clean_uploads(blobs.clone(), stop.clone()));
     let live = config.manager.live_folder.clone();
     if !live.as_os_str().is_empty() {
@@ -69,16 +73,27 @@ pub(crate) async fn serve(context: service::Context) -> anyhow::Result<()> {
     }
     beside.close();
 
-    let router =
-        api::router(Api::new(store.clone(), blobs, Arc::clone(&config), model, stop.clone()), readiness);
+    let router = api::router(
+        Api::new(store.clone(), blobs, Arc::clone(&config), model, stop.clone()),
+        readiness.clone(),
+    );
     let ended = stop.clone();
     let mut server = tokio::spawn(async move {
         axum::serve(listener, router).with_graceful_shutdown(ended.cancelled_owned()).await
     });
     tracing::info!(%address, slots = config.manager.slots, consumer = id, "manager serves");
 
+    let mut lost = false;
     tokio::select! {
         () = stop.cancelled() => {}
+        () = died.cancelled() => {
+            // At a stop they end as well.
+            lost = !stop.is_cancelled();
+            if lost {
+                readiness.end();
+            }
+            stop.cancel();
+        }
         ended = &mut server => {
             stop.cancel();
             ended.context("the API's task")?.context("the API's listener")?;
@@ -93,7 +108,17 @@ pub(crate) async fn serve(context: service::Context) -> anyhow::Result<()> {
     }
     // Gone by itself after its time to live if this does not go through.
     let _ = store.retire_consumer(&id, &[LANE.to_owned()]).await;
+    anyhow::ensure!(!lost, "a slot or the sweeper ended by itself; the log says why");
     Ok(())
+}
+
+/// Runs it and says so when it is over, panics included.
+fn guarded<T: Future<Output = ()>>(task: T, died: &CancellationToken) -> impl Future<Output = ()> + use<T> {
+    let guard = died.clone().drop_guard();
+    async move {
+        let _guard = guard;
+        task.await;
+    }
 }
 
 /// Steps end by themselves until the deadline, then they are cut off and give their goals back.

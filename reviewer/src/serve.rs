@@ -48,7 +48,6 @@ pub(crate) async fn serve(ctx: Context) -> anyhow::Result<()> {
         config.blobs.retention_s,
         ctx.stop.clone(),
     );
-    let sweeping = tokio::spawn(sweeping);
     let actor = actor(&config);
     let options = Options {
         role: "reviewer",
@@ -71,7 +70,7 @@ pub(crate) async fn serve(ctx: Context) -> anyhow::Result<()> {
         config: Arc::clone(&config),
         actor,
     };
-    let ended = consumer::run(store, blobs, reviewer, options, ctx.stop).await;
-    sweeping.abort();
-    Ok(ended?)
+    let stop = ctx.stop.clone();
+    let serving = consumer::run(store, blobs, reviewer, options, ctx.stop);
+    Ok(sweeper::beside(sweeping, serving, &stop).await??)
 }

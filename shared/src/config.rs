@@ -43,6 +43,10 @@ pub struct Redis {
     pub prefix: String,
     pub connect_timeout_ms: u64,
     pub response_timeout_ms: u64,
+    /// Replicas that have to confirm a submitted goal; 0: none is asked. The submitter is told what was not confirmed.
+    pub confirm_replicas: u32,
+    /// How long they have.
+    pub confirm_timeout_ms: u64,
     /// Start although persistence is off: what is lost then is lost.
     pub allow_no_persistence: bool,
 }
@@ -162,6 +166,8 @@ impl Default for Redis {
             prefix: "muster".into(),
             connect_timeout_ms: 1_000,
             response_timeout_ms: 2_000,
+            confirm_replicas: 0,
+            confirm_timeout_ms: 1_000,
             allow_no_persistence: false,
         }
     }

@@ -179,25 +179,34 @@ pub async fn run<H: Handler>(
     options: Options,
     stop: CancellationToken,
 ) -> Result<(), ConsumerError> {
-    let stop = stop.child_token();
-    let engine = Arc::new(Engine {
-        consumer: consumer_id(options.role),
-        held: Arc::new(Registry::default()),
-        completions: Batcher::start(store.clone()),
-        decisions: Batcher::start(store.clone()),
-        publishing: publishing::Turns::default(),
-        slots: Arc::new(Semaphore::new(options.slots)),
-        store,
-        blobs,
-        handler,
-        options,
-        started_at: std::time::SystemTime::now(),
-        tasks: TaskTracker::new(),
-        leaked: AtomicUsize::new(0),
-        all_leaked: CancellationToken::new(),
-        hurry: CancellationToken::new(),
-        cordoned: AtomicBool::new(false),
-    });
+    let engine = Engine::new(store, blobs, handler, options);
+    serve(engine, stop.child_token()).await
+}
+
+impl<H: Handler> Engine<H> {
+    fn new(store: Store, blobs: Blobs, handler: H, options: Options) -> Arc<Self> {
+        Arc::new(Self {
+            consumer: consumer_id(options.role),
+            held: Arc::new(Registry::default()),
+            completions: Batcher::start(store.clone()),
+            decisions: Batcher::start(store.clone()),
+            publishing: publishing::Turns::default(),
+            slots: Arc::new(Semaphore::new(options.slots)),
+            store,
+            blobs,
+            handler,
+            options,
+            started_at: std::time::SystemTime::now(),
+            tasks: TaskTracker::new(),
+            leaked: AtomicUsize::new(0),
+            all_leaked: CancellationToken::new(),
+            hurry: CancellationToken::new(),
+            cordoned: AtomicBool::new(false),
+        })
+    }
+}
+
+async fn serve<H: Handler>(engine: Arc<Engine<H>>, stop: CancellationToken) -> Result<(), ConsumerError> {
     engine.show_slots();
     let renewer = renewer::start(&engine)?;
     let presence = tokio::spawn(presence::run(Arc::clone(&engine), stop.clone()));
@@ -214,20 +223,27 @@ pub async fn run<H: Handler>(
         () = engine.all_leaked.cancelled() => Err(ConsumerError::AllLeaked),
     };
     if let Err(error) = ended {
-        // Q27: what is held must lapse, not live on under a renewer that nobody feeds.
+        // Q27: what is held must lapse, not live on under a renewer that nobody feeds, and nobody may count on it.
+        engine.options.readiness.end();
         renewer.stop();
         presence.abort();
+        say_goodbye(&engine).await;
         return Err(error);
     }
     drain(&engine).await;
     renewer.stop();
     presence.abort();
-    let farewell = engine.store.retire_consumer(&engine.consumer, &engine.options.lanes);
-    match tokio::time::timeout(FAREWELL, farewell).await {
-        Ok(Ok(())) => tracing::info!(consumer = engine.consumer, "drained"),
-        Ok(Err(_)) | Err(_) => tracing::warn!(consumer = engine.consumer, "left without saying goodbye"),
-    }
+    say_goodbye(&engine).await;
+    tracing::info!(consumer = engine.consumer, "drained");
     Ok(())
+}
+
+/// Off the fleet's lists; the sweeper does it too, later.
+async fn say_goodbye<H>(engine: &Engine<H>) {
+    let farewell = engine.store.retire_consumer(&engine.consumer, &engine.options.lanes);
+    if !matches!(tokio::time::timeout(FAREWELL, farewell).await, Ok(Ok(()))) {
+        tracing::warn!(consumer = engine.consumer, "left without saying goodbye");
+    }
 }
 
 /// Waits for running jobs, then stops them, then leaves them to the sweeper. Bounded even when Redis is down.

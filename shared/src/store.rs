@@ -5,6 +5,7 @@
 
 mod args;
 mod calls;
+mod confirm;
 mod events;
 mod fields;
 mod fleet;
@@ -22,8 +23,10 @@ mod tickets;
 mod waiter;
 
 pub use calls::*;
+pub use confirm::{Confirmation, Confirming};
 pub use ledger::{Reservation, Reserved};
 pub use quota::{Admission, Endpoint, Heard, Lane, Turn};
+pub use scripts::script_names;
 pub use waiter::Waiter;
 
 use crate::config;
@@ -93,7 +96,7 @@ impl Store {
     }
 
     async fn call(&self, script: &Script, args: &[Vec<u8>]) -> Result<Value> {
-        let (by_hash, whole) = script.calls(&self.keys.ctl(), args);
+        let (by_hash, whole) = script.calls(&self.keys.ctl(), args, self.link.dialer.is_cluster());
         self.link.run(&by_hash, Some(&whole)).await.map_err(|e| match e {
             StoreError::Broken(text) => StoreError::Broken(format!("{}: {text}", script.name)),
             StoreError::Unavailable(_) | StoreError::Refused(_) | StoreError::OutOfMemory => e,

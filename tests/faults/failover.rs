@@ -11,16 +11,16 @@ use shared::ticket::new_id;
 use std::collections::BTreeSet;
 
 /// A master, its replica, a line between them that can be cut, and a stable address in front.
-struct Pair {
-    desk: Desk,
-    replica: Redis,
-    replication: Proxy,
-    front: Proxy,
-    store: Store,
+pub(super) struct Pair {
+    pub(super) desk: Desk,
+    pub(super) replica: Redis,
+    pub(super) replication: Proxy,
+    pub(super) front: Proxy,
+    pub(super) store: Store,
 }
 
 impl Pair {
-    async fn start() -> Self {
+    pub(super) async fn start() -> Self {
         let desk = Desk::start().await.unwrap();
         let replica = Redis::start().await.unwrap();
         let replication = Proxy::start(desk.redis.port()).await.unwrap();
@@ -36,7 +36,7 @@ impl Pair {
     }
 
     /// Everything written so far is on the replica, nothing after this will be.
-    async fn cut_replication(&self) {
+    pub(super) async fn cut_replication(&self) {
         let offset = async |redis: &Redis, field: &str| -> anyhow::Result<i64> {
             let info: String = redis.query(&["INFO", "replication"]).await?;
             let line = info.lines().find_map(|l| l.strip_prefix(field)).unwrap_or("-1");
@@ -51,7 +51,7 @@ impl Pair {
     }
 
     /// The master dies, the replica takes over behind the same address.
-    async fn fail_over(&mut self) {
+    pub(super) async fn fail_over(&mut self) {
         self.desk.redis.kill();
         self.replica.query::<String>(&["REPLICAOF", "NO", "ONE"]).await.unwrap();
         self.front.retarget(self.replica.port());

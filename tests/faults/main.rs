@@ -6,13 +6,21 @@
     reason = "a failing test panics"
 )]
 
+mod clocks;
+mod confirm;
 mod connections;
+mod data_loss;
 mod drains;
 mod failover;
+mod kill_points;
 mod kills;
+mod leftovers;
 mod long_jobs;
 mod outage;
 mod poison;
 mod reconnects;
 mod redis_itself;
+mod resharding;
+mod restarts;
+mod sizes;
 mod topologies;

@@ -31,6 +31,8 @@ pub struct Plan {
     managers: usize,
     redis: Options,
     redis_url: Option<String>,
+    /// The test itself too speaks through `redis_url`.
+    everybody: bool,
     env: BTreeMap<String, String>,
     lease: Lease,
 }
@@ -43,6 +45,7 @@ impl Default for Plan {
             managers: 1,
             redis: Options::default(),
             redis_url: None,
+            everybody: false,
             env: BTreeMap::new(),
             lease: scale().lease(),
         }
@@ -108,6 +111,13 @@ impl Plan {
     pub fn through(mut self, url: &str) -> Self {
         self.redis_url = Some(url.into());
         self
+    }
+
+    /// Programs and test alike speak to Redis through this address: a Cluster's or a Sentinel's.
+    #[must_use]
+    pub fn on(mut self, url: &str) -> Self {
+        self.everybody = true;
+        self.through(url)
     }
 
     /// As [`Plan::start`], on a server that is there already.
@@ -260,7 +270,11 @@ impl Fleet {
     /// # Errors
     /// When Redis does not answer.
     pub async fn store(&self) -> Result<Store> {
-        Ok(Store::connect(&self.redis.config()).await?)
+        let config = match &self.plan.redis_url {
+            Some(url) if self.plan.everybody => self.redis.config_at(url),
+            Some(_) | None => self.redis.config(),
+        };
+        Ok(Store::connect(&config).await?)
     }
 
     /// What must hold at the end, whatever happened: see [`crate::oracle`].

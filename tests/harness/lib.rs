@@ -4,13 +4,16 @@
 
 pub mod desk;
 pub mod fleet;
+pub mod history;
 pub mod limited;
 pub mod model;
 pub mod oracle;
 pub mod process;
 pub mod proxy;
 pub mod redis;
+pub mod resp;
 pub mod scale;
 pub mod script;
 pub mod topology;
+pub mod turnstile;
 pub mod wait;

@@ -49,6 +49,19 @@ fn violation(v: &Violation) -> String {
     format!("audit {}: {} {}", v.rule, v.id, v.detail)
 }
 
+/// Looks at one goal.
+///
+/// # Errors
+/// All that does not hold, one a line.
+pub async fn check_goal(store: &Store, id: &str) -> Result<()> {
+    let Some(goal) = store.goal(id).await? else { bail!("goal {id} is not there") };
+    let found = goal_problems(store, &goal).await?;
+    if found.is_empty() {
+        return Ok(());
+    }
+    bail!("the oracle finds in goal {id}:\n  {}", found.join("\n  "))
+}
+
 async fn goal_problems(store: &Store, goal: &Goal) -> Result<Vec<String>> {
     let mut found: Vec<String> = store.audit_goal(&goal.id).await?.iter().map(violation).collect();
     let tickets = store.all_tickets(&goal.id).await?;
@@ -68,6 +81,7 @@ async fn goal_problems(store: &Store, goal: &Goal) -> Result<Vec<String>> {
         found.extend(waits_for_nobody(ticket));
     }
     found.extend(history_problems(&tickets, &events));
+    found.extend(crate::history::problems(&tickets, &events, &goal.caps));
     Ok(found)
 }
 

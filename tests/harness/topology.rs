@@ -136,6 +136,31 @@ impl Sentinel {
         .await
     }
 
+    /// Kills the master, waits until the replica is the master, and brings the dead one back as its replica.
+    ///
+    /// # Errors
+    /// When the sentinel promotes nobody in time, or the old master does not follow.
+    pub async fn flip(&mut self) -> Result<()> {
+        self.master.kill();
+        // A sentinel that saw its clock jump acts on nothing for 30 s.
+        let patience = scale().patience() + std::time::Duration::from_secs(60);
+        wait::until("the replica is promoted", patience, async || {
+            let info: String = self.replica.query(&["INFO", "replication"]).await?;
+            Ok(info.contains("role:master").then_some(()))
+        })
+        .await?;
+        std::mem::swap(&mut self.master, &mut self.replica);
+        self.replica.restart().await?;
+        let port = self.master.port().to_string();
+        wait::until("the old master follows", patience, async || {
+            // The sentinel says so too, within ten seconds.
+            self.replica.query::<String>(&["REPLICAOF", "127.0.0.1", &port]).await?;
+            let info: String = self.replica.query(&["INFO", "replication"]).await?;
+            Ok(info.contains("master_link_status:up").then_some(()))
+        })
+        .await
+    }
+
     /// `redis-sentinel://host:port/master`.
     #[must_use]
     pub fn url(&self) -> String {

@@ -6,17 +6,21 @@
     reason = "a failing test panics"
 )]
 
+mod arguments;
 mod caps;
 mod doctor;
+mod edges;
 mod fences;
 mod gates;
 mod governor;
 mod harness_self;
 mod ledger;
+mod model_check;
 mod needs;
 mod plan_files;
 mod reviewer;
 mod rules;
+mod scripts;
 mod secrets;
 mod state_machine;
 mod whole_goal;

@@ -40,7 +40,6 @@ pub(crate) async fn serve(ctx: Context) -> anyhow::Result<()> {
     let retention = config.blobs.retention_s;
     let sweeping =
         sweeper::run(store.clone(), blobs.clone(), config.lease.clone(), retention, ctx.stop.clone());
-    let sweeping = tokio::spawn(sweeping);
 
     let tools = tool::builtin();
     let offered = tools.iter().filter(|t| !t.sandboxed || sandbox.is_some());
@@ -58,9 +57,9 @@ pub(crate) async fn serve(ctx: Context) -> anyhow::Result<()> {
         readiness,
     };
     let worker = Worker { store: store.clone(), blobs: blobs.clone(), model, sandbox, roles, tools, config };
-    let ended = consumer::run(store, blobs, worker, options, ctx.stop).await;
-    sweeping.abort();
-    Ok(ended?)
+    let stop = ctx.stop.clone();
+    let serving = consumer::run(store, blobs, worker, options, ctx.stop);
+    Ok(sweeper::beside(sweeping, serving, &stop).await??)
 }
 
 /// I7: without a sandbox no code runs, and a worker that cannot run code takes no tickets unless told to.

@@ -13,9 +13,10 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use shared::goal::{Goal, NewGoal};
 use shared::planfile::{GoalSection, PlanFile};
-use shared::store::Submitted;
+use shared::store::{Confirmation, Confirming, Submitted};
 use shared::ticket::graph::Problem;
 use shared::ticket::{ReviewPolicy, TicketSpec};
+use std::time::Duration;
 
 const KEY_BYTES_MAX: usize = 256;
 /// A deadline further away than this is a mistake of units.
@@ -45,25 +46,49 @@ pub(super) async fn submit(
             let id = goal_id(&tenant, key);
             // Found before its inputs are copied once more.
             if let Some(there) = api.store.goal(&id).await? {
-                return Ok((StatusCode::OK, Json(same_goal(&there, &checked)?)));
+                let mut answer = same_goal(&there, &checked)?;
+                answer.confirmed = confirmed(api.store.confirm_goal(&id, confirming(&api)).await);
+                return Ok((StatusCode::OK, Json(answer)));
             }
             id
         }
     };
     let goal = new_goal(&api, &wanted, &checked, id, tenant).await?;
-    match api.store.submit_goal(&goal, api.config.limits.ready_max).await? {
+    let ready_max = api.config.limits.ready_max;
+    let (submitted, confirmation) =
+        api.store.submit_goal_confirmed(&goal, ready_max, confirming(&api)).await?;
+    let confirmed = confirmed(confirmation);
+    match submitted {
         Submitted::New => {
             shared::telemetry::metrics::submitted();
             tracing::info!(goal = goal.id, tenant = goal.tenant, who = caller.who, "goal submitted");
-            let answer = GoalSubmitted { goal: goal.id, state: "planning".into(), duplicate: false };
+            let answer =
+                GoalSubmitted { goal: goal.id, state: "planning".into(), duplicate: false, confirmed };
             Ok((StatusCode::CREATED, Json(answer)))
         }
         Submitted::Duplicate => {
             let there =
                 api.store.goal(&goal.id).await?.ok_or_else(|| ApiError::not_found("goal", &goal.id))?;
-            Ok((StatusCode::OK, Json(same_goal(&there, &checked)?)))
+            Ok((StatusCode::OK, Json(GoalSubmitted { confirmed, ..same_goal(&there, &checked)? })))
         }
         Submitted::Busy => Err(ApiError::busy()),
+    }
+}
+
+fn confirming(api: &Api) -> Confirming {
+    let redis = &api.config.redis;
+    Confirming { replicas: redis.confirm_replicas, timeout: Duration::from_millis(redis.confirm_timeout_ms) }
+}
+
+/// As the answer says it.
+fn confirmed(confirmation: Confirmation) -> Option<bool> {
+    match confirmation {
+        Confirmation::NotAsked => None,
+        Confirmation::Confirmed => Some(true),
+        Confirmation::Missing { have, want } => {
+            tracing::warn!(have, want, "a goal is not confirmed by replicas");
+            Some(false)
+        }
     }
 }
 
@@ -95,7 +120,12 @@ fn same_goal(there: &Goal, checked: &Checked) -> Result<GoalSubmitted, ApiError>
         .at("idempotency_key")
         .hint("use a new key for a new goal"));
     }
-    Ok(GoalSubmitted { goal: there.id.clone(), state: there.state.as_str().into(), duplicate: true })
+    Ok(GoalSubmitted {
+        goal: there.id.clone(),
+        state: there.state.as_str().into(),
+        duplicate: true,
+        confirmed: None,
+    })
 }
 
 async fn new_goal(

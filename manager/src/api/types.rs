@@ -67,6 +67,10 @@ pub(crate) struct GoalSubmitted {
     pub(crate) goal: String,
     pub(crate) state: String,
     pub(crate) duplicate: bool,
+    /// Whether the replicas that are asked for have it; absent when none is asked for. `false`: it runs, and a failover
+    /// of Redis may lose it; submit again with the same idempotency key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) confirmed: Option<bool>,
 }
 
 /// Answer to `PUT /v1/uploads`.

@@ -157,6 +157,15 @@ pub(crate) async fn submit(client: &Client, ready: Ready) -> Result<serde_json::
     client.post_once("/v1/goals", &body).await
 }
 
+/// What a person should know about the answer to a submit, if anything.
+pub(crate) fn warning(answer: &serde_json::Value) -> Option<&'static str> {
+    let unconfirmed = answer.get("confirmed").and_then(serde_json::Value::as_bool) == Some(false);
+    unconfirmed.then_some(
+        "not confirmed: the goal runs, but no replica of Redis is known to have it, and a failover now would lose it\n  \
+         hint: give --idempotency-key, and submit again with the same one to have it confirmed",
+    )
+}
+
 /// Whether the argument means a file. A word that ends like one and is none is an error, not a goal.
 fn plan_path(goal: &str) -> Result<Option<PathBuf>, CliError> {
     let looks = [".toml", ".json"].iter().any(|end| goal.to_ascii_lowercase().ends_with(end));

@@ -80,6 +80,9 @@ pub(crate) async fn submit_and_watch(
     };
     let goal = text(&submitted, "goal").to_owned();
     ctx.out.note(&format!("goal {}", short(&goal)));
+    if let Some(warning) = intake::warning(&submitted) {
+        ctx.out.note(warning);
+    }
     let style = match (ctx.out.json, ctx.out.live) {
         (true, _) => Style::Quiet,
         (false, true) => Style::Live,

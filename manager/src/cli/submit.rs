@@ -20,6 +20,9 @@ pub(crate) async fn run(ctx: &Context, args: &Args) -> Result<Exit, CliError> {
     if answer.get("duplicate").and_then(serde_json::Value::as_bool) == Some(true) {
         ctx.out.note("this idempotency key is known: it is the same goal as before");
     }
+    if let Some(warning) = intake::warning(&answer) {
+        ctx.out.note(warning);
+    }
     ctx.out.show(&answer, || text(&answer, "goal").to_owned())?;
     Ok(Exit::Done)
 }

@@ -60,6 +60,37 @@ pub async fn run(
     }
 }
 
+/// The sweeper ended although nobody said stop: the process should exit non-zero, another one sweeps.
+#[derive(Debug, thiserror::Error)]
+#[error("the sweeper ended by itself: {0}")]
+pub struct SweeperEnded(String);
+
+/// Serves with this sweeper beside it, and ends it with the service.
+///
+/// # Errors
+/// [`SweeperEnded`]: it panicked or returned before `stop`; the service is dropped then, and what it held lapses.
+pub async fn beside<T>(
+    sweeping: impl Future<Output = ()> + Send + 'static,
+    serving: impl Future<Output = T>,
+    stop: &CancellationToken,
+) -> Result<T, SweeperEnded> {
+    let mut sweeping = tokio::spawn(sweeping);
+    tokio::pin!(serving);
+    let ended = tokio::select! {
+        ended = &mut serving => ended,
+        swept = &mut sweeping => {
+            if !stop.is_cancelled() {
+                let why = swept.err().map_or_else(|| "it returned".into(), |error| error.to_string());
+                return Err(SweeperEnded(why));
+            }
+            // The stop ends it; the drain goes on.
+            serving.await
+        }
+    };
+    sweeping.abort();
+    Ok(ended)
+}
+
 async fn round(store: &Store, lease: &config::Lease, stop: &CancellationToken) -> crate::store::Result<()> {
     loop {
         let swept = store.sweep(lease).await?;

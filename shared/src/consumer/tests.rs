@@ -361,6 +361,61 @@ async fn q18_a_handler_that_never_looks_leaks_its_slot_and_the_process_must_rest
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn q18_a_leaked_slot_frees_the_goal_and_leaves_the_other_slots_at_work() {
+    let bench = Bench::new().await;
+    let lease = config::Lease { run_limit_ms: 400, ..bench.lease.clone() };
+    let ids = bench.plan(&["a"]).await;
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let ended = Arc::new(std::sync::Mutex::new(ended));
+    let handler = Does(move |job: Job| {
+        let ended = Arc::clone(&ended);
+        async move {
+            if job.claim.ticket.key == "a" && job.claim.ticket.attempts == 1 {
+                // Blocking code that looks at no stop token, until the test lets it go.
+                let _ = tokio::task::spawn_blocking(move || ended.lock().unwrap().recv()).await;
+            }
+            done(String::new())
+        }
+    });
+    let readiness = bench.options(2).readiness;
+    let options = Options { lease, readiness: readiness.clone(), ..bench.options(2) };
+    let running = bench.start(handler, options);
+    // The run limit ends the lease; the other slot does the ticket again meanwhile.
+    let ticket = bench.until(&ids[0], "done", |t| t.status == Status::Done).await;
+    assert_eq!((ticket.attempts, ticket.counters.losses), (2, 1));
+    let goal = bench.store.goal(&bench.goal).await.unwrap().unwrap();
+    assert_eq!(goal.counts.get("running").copied().unwrap_or(0), 0, "nothing of it is in flight any more");
+    assert_eq!(bench.store.audit().await.unwrap(), []);
+    assert!(crate::telemetry::metrics::text().contains("leaked"), "the metric says so");
+    assert!(readiness.is_ready(), "one leaked slot of two");
+    end.send(()).unwrap();
+    running.end().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn q27_a_claim_loop_that_ends_early_ends_the_engine_and_its_readiness() {
+    let bench = Bench::new().await;
+    let options = bench.options(1);
+    let readiness = options.readiness.clone();
+    let handler = Does(|_: Job| async { done(String::new()) });
+    let engine = Engine::new(bench.store.clone(), bench.blobs.clone(), handler, options);
+    let slots = Arc::clone(&engine.slots);
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(serve(engine, stop.clone()));
+    let until = Instant::now() + PATIENCE;
+    while !readiness.is_ready() || bench.store.consumers().await.unwrap().is_empty() {
+        assert!(Instant::now() < until, "it does not serve");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    // What the loop waits for is gone: it returns although nobody said stop.
+    slots.close();
+    let ended = tokio::time::timeout(PATIENCE, running).await.expect("the engine ends").unwrap();
+    assert!(matches!(ended, Err(ConsumerError::ClaimLoop(_))), "{ended:?}");
+    assert!(!readiness.is_ready() && !stop.is_cancelled());
+    assert!(bench.store.consumers().await.unwrap().is_empty(), "it counts as a consumer no more");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_order_to_drain_ends_the_consumer() {
     let bench = Bench::new().await;
     let running = bench.start(Does(|_: Job| async { done(String::new()) }), bench.options(1));

@@ -46,6 +46,11 @@ pub(super) fn class(e: &redis::RedisError) -> Ask {
     if code == "OOM" || e.to_string().contains("OOM command not allowed") {
         return Ask::OutOfMemory;
     }
+    // A script on a slot that moves just now, or on a cluster that elects: it was refused before it wrote (see scripts.rs).
+    let text = e.to_string();
+    if text.contains("non local key in a cluster node") || text.contains("cluster is down") {
+        return Ask::Wait;
+    }
     match e.kind() {
         ErrorKind::Io | ErrorKind::ClusterConnectionNotFound | ErrorKind::MasterNameNotFoundBySentinel => {
             Ask::Reconnect
@@ -178,6 +183,11 @@ impl Dialer {
             }
         };
         Ok(Self { target, connect_timeout: Duration::from_millis(config.connect_timeout_ms) })
+    }
+
+    /// Whether it is a Cluster, whose slots may move.
+    pub(super) fn is_cluster(&self) -> bool {
+        matches!(self.target, Target::Cluster { .. })
     }
 
     /// A new connection whose replies may take `response`. Bounded as a whole: it is several connections in

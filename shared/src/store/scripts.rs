@@ -1,30 +1,36 @@
 //! The scripts: their sources with the prelude in front, called by hash, sent whole when the server forgot them.
 
 use redis::Cmd;
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 /// One script as it is sent.
 pub(super) struct Script {
     pub(super) name: &'static str,
+    plain: Sent,
+    guarded: Sent,
+}
+
+/// Source and hash of it.
+struct Sent {
     source: String,
     hash: String,
 }
 
 const PRELUDE: &str = include_str!("scripts/prelude.lua");
+/// On a Cluster while the slot moves between two nodes, part of the keys is on the one and part on the other; a script
+/// would take those that are not there for keys that never were. Two names that never are keys are refused by both
+/// nodes then, before anything is written.
+const GUARD: &str = "redis.call('EXISTS', P .. 'moving', P .. 'moving:')";
 
 impl Script {
     fn new(name: &'static str, body: &str) -> Self {
-        // The shebang must stay the first line; its flags decide what runs on a full server.
-        let (shebang, rest) = body.split_once('\n').unwrap_or((body, ""));
-        let source = format!(
-            "{shebang}\n{PRELUDE}\nlocal function main()\n{rest}\nend\nlocal answer = main()\nflush()\nreturn answer\n"
-        );
-        let hash = redis::Script::new(&source).get_hash().to_owned();
-        Self { name, source, hash }
+        Self { name, plain: Sent::new(body, ""), guarded: Sent::new(body, GUARD) }
     }
 
-    /// The call by hash and the call with the whole source, for the same arguments.
-    pub(super) fn calls(&self, key: &str, args: &[Vec<u8>]) -> (Cmd, Cmd) {
+    /// The call by hash and the call with the whole source, for the same arguments; `cluster`: with the guard.
+    pub(super) fn calls(&self, key: &str, args: &[Vec<u8>], cluster: bool) -> (Cmd, Cmd) {
+        let sent = if cluster { &self.guarded } else { &self.plain };
         let build = |verb: &str, what: &str| {
             let mut cmd = redis::cmd(verb);
             cmd.arg(what).arg(1).arg(key);
@@ -33,7 +39,19 @@ impl Script {
             }
             cmd
         };
-        (build("EVALSHA", &self.hash), build("EVAL", &self.source))
+        (build("EVALSHA", &sent.hash), build("EVAL", &sent.source))
+    }
+}
+
+impl Sent {
+    fn new(body: &str, guard: &str) -> Self {
+        // The shebang must stay the first line; its flags decide what runs on a full server.
+        let (shebang, rest) = body.split_once('\n').unwrap_or((body, ""));
+        let source = format!(
+            "{shebang}\n{PRELUDE}\n{guard}\nlocal function main()\n{rest}\nend\nlocal answer = main()\nflush()\nreturn answer\n"
+        );
+        let hash = redis::Script::new(&source).get_hash().to_owned();
+        Self { source, hash }
     }
 }
 
@@ -41,6 +59,8 @@ macro_rules! scripts {
     ($($constant:ident = $name:literal;)*) => {
         $(pub(super) static $constant: LazyLock<Script> =
             LazyLock::new(|| Script::new($name, include_str!(concat!("scripts/", $name, ".lua"))));)*
+        /// All of them.
+        static ALL: &[&LazyLock<Script>] = &[$(&$constant),*];
     };
 }
 
@@ -68,4 +88,10 @@ scripts! {
     SWEEP = "sweep";
     TICKETS = "tickets";
     UNSERVED = "unserved";
+}
+
+/// Name of each script by the hash under which a single server knows it: what SLOWLOG and MONITOR show.
+#[must_use]
+pub fn script_names() -> BTreeMap<String, &'static str> {
+    ALL.iter().map(|script| (script.plain.hash.clone(), script.name)).collect()
 }

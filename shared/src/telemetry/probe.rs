@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -22,6 +22,7 @@ pub struct Readiness {
     /// Milliseconds after `start`; 0: never yet.
     last: Arc<AtomicU64>,
     limit_ms: u64,
+    ended: Arc<AtomicBool>,
 }
 
 impl Readiness {
@@ -32,7 +33,13 @@ impl Readiness {
             start: Instant::now(),
             last: Arc::new(AtomicU64::new(0)),
             limit_ms: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
+            ended: Arc::new(AtomicBool::new(false)),
         }
+    }
+
+    /// Whoever claims here has ended: never ready again, whatever else still goes through.
+    pub fn end(&self) {
+        self.ended.store(true, Ordering::Relaxed);
     }
 
     /// A claim, renewal or manager's step went through just now.
@@ -51,7 +58,7 @@ impl Readiness {
 
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.age_ms().is_some_and(|age| age <= self.limit_ms)
+        !self.ended.load(Ordering::Relaxed) && self.age_ms().is_some_and(|age| age <= self.limit_ms)
     }
 
     fn elapsed_ms(&self) -> u64 {
@@ -122,10 +129,13 @@ mod tests {
         let limit = Duration::from_secs(10);
         assert!(!Readiness::new(limit).is_ready(), "nothing went through yet");
         let old = Instant::now().checked_sub(Duration::from_secs(30)).unwrap();
-        let readiness = Readiness { start: old, last: Arc::new(AtomicU64::new(1)), limit_ms: 10_000 };
+        let readiness = Readiness { start: old, last: Arc::new(AtomicU64::new(1)), ..Readiness::new(limit) };
         assert!(!readiness.is_ready(), "the last one is 30 s old");
         readiness.good();
         assert!(readiness.is_ready());
+        readiness.end();
+        readiness.good();
+        assert!(!readiness.is_ready(), "a renewal alone makes nobody ready whose claim loop is dead");
     }
 
     #[tokio::test]

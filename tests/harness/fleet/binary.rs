@@ -11,11 +11,11 @@ pub(super) fn find(name: &str) -> Result<PathBuf> {
     let folder = match std::env::var_os("MUSTER_TEST_BINARIES") {
         Some(folder) => PathBuf::from(folder),
         None => {
+            // target/<profile>/deps/<test>, or a program of the tests beside the others.
             let me = std::env::current_exe().context("the test's own path")?;
-            me.parent()
-                .and_then(std::path::Path::parent)
-                .context("target/<profile>/deps/<test>")?
-                .to_path_buf()
+            let mine = me.parent().context("a folder")?;
+            let tests = mine.file_name().is_some_and(|name| name == "deps");
+            if tests { mine.parent().context("target/<profile>")?.to_path_buf() } else { mine.to_path_buf() }
         }
     };
     let path = folder.join(name);

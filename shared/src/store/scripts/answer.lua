@@ -18,7 +18,7 @@ if not t then
   g.state = sealed and 'running' or 'planning'
   g.late = ''
   g.broke = ''
-  if note ~= '' then redis.call('RPUSH', gk(id) .. ':notes', note) end
+  add_note(id, note)
   event(id, 'goal_answered', nil, 'needs_human', g.state, who, note)
   inbox(g, sealed and 'answered' or 'plan', nil, note)
   rings_open(g)

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- The other ends of an attempt or a review: what, id, epoch, lease id, then
+-- outcome: the other ends of an attempt or a review: what, id, epoch, lease id, then
 --   fail: class, detail, delay ms · release · park: permit, expiry ms · conflict: detail, again (1: to be redone on what was accepted)
 -- answers OK DUP FENCED GONE ESCALATED CANCELLED
 local what, id, epoch, lease = ARGV[1], ARGV[2], ARGV[3], ARGV[4]

@@ -362,12 +362,15 @@ local function reopen_need(dep_id, need, need_done)
   if need_done and not needs_open(dep) then move(dep, 'pending', { word = 'ready', who = 'fleet' }) end
 end
 
--- Conclusions of accepted work join the goal's shared list, once each.
-local FACTS_MAX = 500
+-- Notes of people and facts of accepted work, each fact once; the oldest go first.
+local LIST_MAX = 500
+local function keep_last(goal, list, text)
+  redis.call('RPUSH', gk(goal) .. list, text)
+  redis.call('LTRIM', gk(goal) .. list, -LIST_MAX, -1)
+end
+local function add_note(goal, text) if text ~= '' then keep_last(goal, ':notes', text) end end
 local function add_fact(goal, text)
-  if text == '' or redis.call('LPOS', gk(goal) .. ':facts', text) then return end
-  redis.call('RPUSH', gk(goal) .. ':facts', text)
-  redis.call('LTRIM', gk(goal) .. ':facts', -FACTS_MAX, -1)
+  if text ~= '' and not redis.call('LPOS', gk(goal) .. ':facts', text) then keep_last(goal, ':facts', text) end
 end
 local function add_conclusions(goal, report)
   if not string.find(report, '"conclusions":["', 1, true) then return end

@@ -28,7 +28,7 @@ if what == 'reopen_goal' then
   redis.call('ZADD', P .. 'live', NOW, id)
   event(id, 'goal_reopened', nil, g.state, 'running', who, text)
   g.state = 'running'
-  if text ~= '' then redis.call('RPUSH', gk(id) .. ':notes', text) end
+  add_note(id, text)
   inbox(g, 'answered', nil, text)
   rings_open(g) -- what the end had not cancelled yet
   return { 'OK' }
@@ -48,7 +48,7 @@ elseif what == 'resume' then
   rings_open(g)
   event(id, 'goal_resumed', nil, g.state, g.state, who, text)
 elseif what == 'note' then
-  redis.call('RPUSH', gk(id) .. ':notes', text)
+  add_note(id, text)
   event(id, 'note', nil, g.state, g.state, who, text)
   inbox(g, 'note', nil, text)
 else

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- unserved: wait ms, person expiry ms. Finished work that no live reviewer may take goes to a person, and so does the goal
 -- whose ready work nobody serves: a lane without a consumer is a decision, not a queue (I4). It goes on by itself when one
--- comes.   answers a count
+-- comes. Consumers that beat no more are taken off the lists (Q39).   answers a count
 local wait, expiry, n = tonumber(ARGV[1]), tonumber(ARGV[2]), 0
 local ALIVE_MS = 90000
 local function consumers(lane) return redis.call('ZCOUNT', P .. 'cons:' .. lane, NOW - ALIVE_MS, '+inf') end
@@ -52,7 +52,14 @@ for _, member in ipairs(redis.call('SRANDMEMBER', P .. 'unserved', PAGE)) do
     n = n + 1
   end
 end
+for _, c in ipairs(redis.call('ZRANGEBYSCORE', P .. 'consumers', '-inf', NOW - ALIVE_MS, 'LIMIT', 0, PAGE)) do
+  -- Its entry lives as long as it renews, whoever published it how long ago.
+  if redis.call('EXISTS', P .. 'c:' .. c) == 0 then redis.call('ZREM', P .. 'consumers', c) end
+end
 for _, lane in ipairs(redis.call('SMEMBERS', P .. 'lanes')) do
+  for _, c in ipairs(redis.call('ZRANGEBYSCORE', P .. 'cons:' .. lane, '-inf', NOW - ALIVE_MS, 'LIMIT', 0, PAGE)) do
+    redis.call('ZREM', P .. 'cons:' .. lane, c)
+  end
   if string.sub(lane, 1, 5) == 'work.' and redis.call('SCARD', P .. 'dem:' .. lane) > 0 and consumers(lane) == 0 then
     for prio = 0, 2 do
       for _, goal in ipairs(redis.call('ZRANGE', P .. 'ring:' .. lane .. ':' .. prio, 0, 9)) do

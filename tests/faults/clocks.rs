@@ -1,0 +1,162 @@
+//! Clocks: hosts that are minutes apart, durations and points in time that must not be mixed up. Only Redis' clock counts.
+
+use harness::desk::{Desk, expect, independent, spec};
+use harness::fleet::{Fleet, Role};
+use harness::scale::scale;
+use harness::script::slow;
+use harness::wait;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use serde_json::json;
+use shared::goal::NewGoal;
+use shared::store::{Finish, Finished, Permit, Renewal, Written};
+use shared::ticket::{FailClass, ReviewPolicy, Status, new_id};
+use std::path::PathBuf;
+use std::process::Command;
+
+const KEY: &str = "muster:{s0}:";
+
+/// A library that shifts the wall clock of a program by `CLOCK_SHIFT_S`; built here, from a page of C.
+fn shifting_library(folder: &std::path::Path) -> PathBuf {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/clock/shift.c");
+    let library = folder.join("shift.so");
+    let built =
+        Command::new("cc").args(["-shared", "-fPIC", "-O1", source, "-ldl", "-o"]).arg(&library).status();
+    assert!(built.is_ok_and(|s| s.success()), "the tests need a C compiler: apt-get install gcc libc6-dev");
+    library
+}
+
+#[tokio::test]
+async fn q11_hosts_whose_clocks_are_ten_minutes_off_requeue_nothing_that_lives() {
+    // The first sweeps by the right clock; the two others live ten minutes in the future and in the past.
+    let mut fleet = Fleet::plan().workers(0).reviewers(0).start().await.unwrap();
+    let library = shifting_library(fleet.folder());
+    let library = library.to_string_lossy();
+    // Beats come as late as the configuration allows.
+    let renew = (scale().lease().lease_ms / 2).to_string();
+    for (role, shift) in [(Role::Worker, "600"), (Role::Reviewer, "-600"), (Role::Worker, "-600")] {
+        let settings =
+            [("LD_PRELOAD", &*library), ("CLOCK_SHIFT_S", shift), ("MUSTER_LEASE__RENEW_MS", &renew)];
+        fleet.add_program_with(role, &settings).unwrap();
+    }
+    fleet.ready().await.unwrap();
+    let store = fleet.store().await.unwrap();
+    let shifted = wait::until("all are published", scale().patience(), async || {
+        let all = store.consumers().await?;
+        Ok((all.len() == 4).then_some(all))
+    });
+    let now = store.now_ms().await.unwrap();
+    let off = shifted.await.unwrap().iter().filter(|c| c.started_at_ms.abs_diff(now) > 500_000).count();
+    assert_eq!(off, 3, "their clocks really are off");
+    let api = fleet.api();
+    #[expect(clippy::cast_precision_loss, reason = "seconds")]
+    let seconds = scale().lease().lease_ms as f64 * 2.5 / 1_000.0;
+    let goal =
+        api.submit_plan("off", &json!([slow("a", &[], seconds), slow("b", &[], seconds)])).await.unwrap();
+    api.reaches(&goal, &["done"]).await.unwrap();
+    for ticket in api.tickets(&goal).await.unwrap() {
+        assert_eq!((ticket.attempts, ticket.counters.losses), (1, 0), "{}", ticket.key);
+    }
+    fleet.oracle().await.unwrap();
+}
+
+/// The score of a member lies `after_ms` after the call that was made between the two moments.
+async fn scored(desk: &Desk, set: &str, member: &str, after_ms: u64, from_ms: u64) {
+    let to_ms = desk.store.now_ms().await.unwrap();
+    let score: f64 = desk.redis.query(&["ZSCORE", &format!("{KEY}{set}"), member]).await.unwrap();
+    let range = from_ms + after_ms..=to_ms + after_ms;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "milliseconds since 1970")]
+    let score = score as u64;
+    assert!(
+        range.contains(&score),
+        "{set} {member}: {score} is not in {range:?} ({after_ms} ms after the call)"
+    );
+}
+
+#[tokio::test]
+async fn q26_every_duration_is_counted_from_the_call_by_the_servers_clock() {
+    let mut desk = Desk::start().await.unwrap();
+    let mut random = StdRng::seed_from_u64(26);
+    for _ in 0..scale().pick(20, 500) {
+        // From a second to an hour, as likely small as large.
+        let mut time = || (1_000.0 * 3_600_f64.powf(random.random::<f64>())) as u64;
+        let (lease, longer, delay, expiry, person) = (time(), time(), time(), time(), time());
+        let deadline = desk.store.now_ms().await.unwrap() + time();
+        let from = desk.store.now_ms().await.unwrap();
+        let goal =
+            NewGoal { text: "time".into(), id: new_id(), deadline_at_ms: deadline, ..NewGoal::default() };
+        assert_eq!(
+            desk.store.submit_goal(&goal, usize::MAX / 2).await.unwrap(),
+            shared::store::Submitted::New
+        );
+        let step = desk.store.manage_claim("m", &new_id(), lease).await.unwrap().unwrap();
+        scored(&desk, "lease", &format!("g:{}", goal.id), lease, from).await;
+        // A point in time stays one.
+        let due: f64 = desk.redis.query(&["ZSCORE", &format!("{KEY}dl"), &goal.id]).await.unwrap();
+        assert!((due - deadline as f64).abs() < 1.0);
+        let plan = desk
+            .seal(&step, &[spec("a", &[], ReviewPolicy::None), spec("b", &[], ReviewPolicy::None)])
+            .await
+            .unwrap();
+        desk.lease.lease_ms = lease;
+        let from = desk.store.now_ms().await.unwrap();
+        let claims = desk.work(2).await.unwrap();
+        for claim in &claims {
+            scored(&desk, "lease", &claim.held.id, lease, from).await;
+        }
+        let from = desk.store.now_ms().await.unwrap();
+        let held = [(claims[0].held.clone(), 0)];
+        let renewed = desk.store.renew("w", &[], longer, 4_000_000, 4_000_000, &held).await.unwrap();
+        assert!(
+            matches!(renewed[..], [Renewal::Ok { expires_in_ms }] if expires_in_ms <= longer),
+            "{renewed:?}"
+        );
+        scored(&desk, "lease", &claims[0].held.id, longer, from).await;
+        let from = desk.store.now_ms().await.unwrap();
+        expect(desk.fail(&claims[0].held, FailClass::Fault, delay).await.unwrap(), Written::Ok).unwrap();
+        scored(&desk, "delay", &claims[0].held.id, delay, from).await;
+        let permit = Permit {
+            digest: "d".into(),
+            tool: "t".into(),
+            args: json!({}),
+            revision: 0,
+            state: "asked".into(),
+            note: String::new(),
+        };
+        let from = desk.store.now_ms().await.unwrap();
+        expect(desk.store.park(&claims[1].held, &permit, expiry).await.unwrap(), Written::Ok).unwrap();
+        scored(&desk, "ask", &claims[1].held.id, expiry, from).await;
+        let from = desk.store.now_ms().await.unwrap();
+        let finish = Finish::NeedsHuman { cause: "c".into(), detail: String::new(), expiry_ms: person };
+        let ended = desk.store.manage_finish(&step.held, &new_id(), 0, step.read, &finish, 1).await.unwrap();
+        assert!(matches!(ended, Finished::Ok | Finished::Again));
+        scored(&desk, "ask", &format!("g:{}", plan.goal), person, from).await;
+        desk.redis.query::<String>(&["FLUSHALL"]).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn q31_a_dead_owners_tickets_come_back_after_the_lease_whatever_their_run_limits() {
+    let desk = Desk::start().await.unwrap();
+    desk.sweep().await.unwrap();
+    let plan = desk.plan(&independent(2)).await.unwrap();
+    let claims = desk.work(2).await.unwrap();
+    for (claim, run_limit_ms) in claims.iter().zip([2_000, 3_600_000]) {
+        let from = desk.store.now_ms().await.unwrap();
+        let lease_ms = desk.lease.lease_ms;
+        let held = [(claim.held.clone(), 0)];
+        let renewed = desk.store.renew("w", &[], lease_ms, 3_600_000, run_limit_ms, &held).await.unwrap();
+        assert!(matches!(renewed[..], [Renewal::Ok { .. }]), "{renewed:?}");
+        let score: f64 = desk.redis.query(&["ZSCORE", &format!("{KEY}lease"), &claim.held.id]).await.unwrap();
+        let to = desk.store.now_ms().await.unwrap();
+        assert!(score <= (to + lease_ms) as f64 && score > from as f64, "bound by the lease: {score}");
+    }
+    // Its owner is dead from here on.
+    let back = wait::until("both wait again", scale().patience(), async || {
+        desk.sweep().await?;
+        let all = desk.store.all_tickets(&plan.goal).await?;
+        Ok(all.iter().all(|t| t.status == Status::Pending && t.counters.losses == 1).then_some(()))
+    });
+    back.await.unwrap();
+    desk.oracle().await.unwrap();
+}

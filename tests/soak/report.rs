@@ -1,0 +1,99 @@
+//! What is printed at the end, and whether it was good.
+
+use crate::Options;
+use crate::load::Ended;
+use crate::memory::Memory;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Everything that is known when the soak is over.
+pub(crate) struct Report {
+    pub(crate) options: Options,
+    pub(crate) took: Duration,
+    pub(crate) goals: Vec<Ended>,
+    pub(crate) kills: BTreeMap<&'static str, usize>,
+    /// From each kill of the master to the new one.
+    pub(crate) flips: Vec<Duration>,
+    pub(crate) memory: Memory,
+    pub(crate) findings: Vec<String>,
+    /// What the audit put back while it ran.
+    pub(crate) repairs: usize,
+}
+
+impl Report {
+    fn states(&self) -> BTreeMap<&str, usize> {
+        let mut states = BTreeMap::new();
+        for goal in &self.goals {
+            *states.entry(goal.state.as_str()).or_default() += 1;
+        }
+        states
+    }
+
+    /// Every goal done, nothing found, nothing growing.
+    pub(crate) fn is_good(&self) -> bool {
+        let done = self.goals.iter().filter(|g| g.state == "done").count();
+        done == self.options.goals && self.findings.is_empty() && self.memory.growing().is_empty()
+    }
+
+    /// The same for programs.
+    pub(crate) fn to_json(&self) -> Value {
+        let memory: BTreeMap<&str, Value> = self
+            .memory
+            .rows()
+            .into_iter()
+            .map(|(name, [start, middle, end, last])| {
+                (name, json!({"start_bytes": start, "middle_bytes": middle, "end_bytes": end, "last_bytes": last}))
+            })
+            .collect();
+        json!({
+            "good": self.is_good(), "took_s": self.took.as_secs(), "seed": self.options.seed, "goals": self.states(),
+            "attempts": self.goals.iter().map(|g| g.attempts).sum::<u64>(),
+            "losses": self.goals.iter().map(|g| g.losses).sum::<u64>(),
+            "resubmits": self.goals.iter().map(|g| g.submits.saturating_sub(1)).sum::<usize>(),
+            "kills": self.kills, "failovers": self.flips.len(), "repairs": self.repairs, "memory": memory,
+            "growing": self.memory.growing(), "findings": self.findings,
+        })
+    }
+}
+
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let minutes = self.took.as_secs_f64() / 60.0;
+        writeln!(f, "soak: {minutes:.1} minutes, seed {}", self.options.seed)?;
+        let longest = self.goals.iter().map(|g| g.took).max().unwrap_or_default();
+        let sum = |of: fn(&Ended) -> u64| self.goals.iter().map(of).sum::<u64>();
+        writeln!(
+            f,
+            "goals      {:?} of {}, the longest took {} s; {} attempts, {} lost leases, {} submits repeated",
+            self.states(),
+            self.options.goals,
+            longest.as_secs(),
+            sum(|g| g.attempts),
+            sum(|g| g.losses),
+            sum(|g| g.submits.saturating_sub(1) as u64),
+        )?;
+        writeln!(f, "kills      {} ({:?})", self.kills.values().sum::<usize>(), self.kills)?;
+        let slowest = self.flips.iter().max().copied().unwrap_or_default();
+        writeln!(f, "failovers  {}, the slowest took {:.1} s", self.flips.len(), slowest.as_secs_f64())?;
+        writeln!(f, "repairs    {} by the audit while it ran", self.repairs)?;
+        writeln!(f, "memory     {:>10} {:>10} {:>10} {:>10}  (MiB)", "start", "middle", "end", "after")?;
+        for (name, row) in self.memory.rows() {
+            write!(f, "  {name:<9}")?;
+            for bytes in row {
+                #[expect(clippy::cast_precision_loss, reason = "shown to a tenth of a MiB")]
+                let mib = bytes as f64 / 1_048_576.0;
+                write!(f, "{mib:>10.1} ")?;
+            }
+            writeln!(f)?;
+        }
+        for name in self.memory.growing() {
+            writeln!(f, "  {name} grows")?;
+        }
+        writeln!(f, "findings   {}", self.findings.len())?;
+        for finding in &self.findings {
+            writeln!(f, "  {finding}")?;
+        }
+        write!(f, "{}", if self.is_good() { "good" } else { "NOT GOOD" })
+    }
+}

@@ -1,0 +1,80 @@
+//! What happens to the fleet meanwhile: kills, and a master that dies.
+
+use crate::Options;
+use crate::memory::Memory;
+use anyhow::Result;
+use harness::fleet::{Fleet, Role};
+use harness::topology::Sentinel;
+use harness::wait;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use shared::store::Store;
+use std::collections::BTreeMap;
+use std::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+const ROLES: [(Role, &str); 3] =
+    [(Role::Manager, "manager"), (Role::Worker, "worker"), (Role::Reviewer, "reviewer")];
+
+/// Kills a random program and starts it again, until it is calm; how often each kind was hit.
+pub(crate) async fn kills(
+    fleet: &mut Fleet,
+    memory: &mut Memory,
+    store: &Store,
+    options: &Options,
+    calm: &CancellationToken,
+) -> Result<BTreeMap<&'static str, usize>> {
+    let mut random = StdRng::seed_from_u64(options.seed ^ 0xdead);
+    let mut kills = BTreeMap::new();
+    loop {
+        tokio::select! {
+            () = calm.cancelled() => return Ok(kills),
+            () = wait::moment(options.kill_every) => {}
+        }
+        // Before the blow: the young have not grown yet.
+        sample(fleet, memory, store).await;
+        let counts: Vec<usize> = ROLES.iter().map(|(role, _)| fleet.all(*role).count()).collect();
+        let mut n = random.random_range(0..counts.iter().sum::<usize>().max(1));
+        for ((role, name), count) in ROLES.iter().zip(counts) {
+            if n < count {
+                let program = fleet.program(*role, n);
+                program.kill();
+                program.start()?;
+                *kills.entry(*name).or_default() += 1;
+                break;
+            }
+            n -= count;
+        }
+    }
+}
+
+/// Kills the master and waits for the promotion, until it is calm; the time from the kill to the new master of each.
+pub(crate) async fn flips(
+    servers: &mut Sentinel,
+    options: &Options,
+    calm: &CancellationToken,
+) -> Result<Vec<std::time::Duration>> {
+    let mut flips = vec![];
+    loop {
+        tokio::select! {
+            () = calm.cancelled() => return Ok(flips),
+            () = wait::moment(options.flip_every) => {}
+        }
+        let killed = Instant::now();
+        servers.flip().await?;
+        flips.push(killed.elapsed());
+    }
+}
+
+/// Resident memory of every program, and what the master uses.
+pub(crate) async fn sample(fleet: &mut Fleet, memory: &mut Memory, store: &Store) {
+    for (role, name) in ROLES {
+        for program in fleet.all(role) {
+            memory.program(name, program.pid());
+        }
+    }
+    // Between two masters there is nothing to read.
+    if let Ok(gauges) = store.gauges().await {
+        memory.redis(gauges.used_memory_bytes);
+    }
+}
