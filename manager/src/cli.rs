@@ -99,6 +99,8 @@ mod types;
 mod up;
 #[path = "cli/watch.rs"]
 mod watch;
+#[path = "cli/ways.rs"]
+mod ways;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use context::Context;

@@ -184,8 +184,12 @@ impl FakeModel {
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
         let app = Router::new().route("/v1/chat/completions", post(reply)).with_state(Arc::clone(&script));
         tokio::spawn(async move { axum::serve(listener, app).await });
-        let config =
-            shared::config::Model { url, standard: "fake".into(), ..shared::config::Model::default() };
+        let config = shared::config::Model {
+            url,
+            standard: "fake".into(),
+            probe: false,
+            ..shared::config::Model::default()
+        };
         Self { script, model: Model::new(&config).unwrap() }
     }
 

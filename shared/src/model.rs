@@ -13,9 +13,12 @@ mod error;
 mod exchange;
 mod governor;
 mod hint;
+mod history;
 mod openai;
+mod probe;
 mod record;
 mod session;
+mod size;
 mod sse;
 mod structured;
 #[cfg(test)]
@@ -26,6 +29,7 @@ mod wording;
 
 pub use account::Account;
 pub use error::{ErrorClass, ModelError};
+pub use probe::Findings;
 pub use record::CallRecord;
 pub use structured::Schema;
 
@@ -171,6 +175,12 @@ struct Inner {
     memory: Memory,
 }
 
+impl Inner {
+    fn endpoint(&self, model: &str) -> String {
+        governor::endpoint(&self.config.url, model)
+    }
+}
+
 impl Model {
     /// Makes the client; nothing is sent.
     ///
@@ -221,6 +231,7 @@ impl Model {
     /// # Errors
     /// [`ModelError`] says whose fault it was and carries the records of what was sent all the same.
     pub async fn chat(&self, ask: &Ask<'_>) -> Result<Reply, ModelError> {
+        self.know(ask).await;
         Session::new(&self.inner, ask, self.account.as_ref()).chat().await
     }
 
@@ -239,6 +250,7 @@ impl Model {
         schema: &Value,
         check: impl Fn(&Value) -> Result<T, Vec<String>>,
     ) -> Result<(T, Vec<CallRecord>), ModelError> {
+        self.know(ask).await;
         structured::ask(&self.inner, ask, self.account.as_ref(), name, schema, check).await
     }
 }

@@ -20,6 +20,7 @@ mod scripts;
 mod server;
 mod sweeper;
 mod tickets;
+mod traits;
 mod waiter;
 
 pub use calls::*;

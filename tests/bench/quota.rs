@@ -26,7 +26,8 @@ const CALLERS: usize = 40;
 const MANAGER_EVERY: Duration = Duration::from_millis(1_700);
 
 async fn call(store: &Store, goal: &str, url: &str, role: &'static str) -> Result<()> {
-    let config = config::Model { url: url.into(), standard: "m".into(), ..config::Model::default() };
+    let config =
+        config::Model { url: url.into(), standard: "m".into(), probe: false, ..config::Model::default() };
     let account = Account::new(store, goal, "", &config::Lease::default());
     let model = Model::new(&config)?.on_account(account);
     let messages = [Message::User("hello".into())];

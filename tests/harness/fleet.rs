@@ -217,6 +217,8 @@ impl Fleet {
             ("LEASE__AUDIT_MS", lease.audit_ms.to_string()),
             ("MODEL__IDLE_TIMEOUT_MS", "5000".into()),
             ("MODEL__CALL_TIMEOUT_MS", "20000".into()),
+            // A script answers what it is asked and no more.
+            ("MODEL__PROBE", "false".into()),
             ("TELEMETRY__LOG_FILTER", "info,shared=debug".into()),
         ]
         .into_iter()

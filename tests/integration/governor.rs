@@ -128,7 +128,8 @@ async fn a23_refused_calls_cost_no_ticket_an_attempt() {
 
 /// One word of a model, on the goal's account; its requests beyond the first.
 async fn say(desk: &Desk, goal: &str, url: &str, role: &'static str) -> u32 {
-    let config = config::Model { url: url.into(), standard: "m".into(), ..config::Model::default() };
+    let config =
+        config::Model { url: url.into(), standard: "m".into(), probe: false, ..config::Model::default() };
     let model = shared::model::Model::new(&config).unwrap();
     let model = model.on_account(Account::new(&desk.store, goal, "", &desk.lease));
     let messages = [Message::User("hello".into())];
@@ -260,7 +261,13 @@ async fn a23_a_killed_worker_leaves_no_ghost_in_flight() {
     })
     .await
     .unwrap();
-    let mut fleet = Fleet::plan().workers(1).model(&model.url()).start().await.unwrap();
+    let mut fleet = Fleet::plan()
+        .workers(1)
+        .model(&model.url())
+        .env("MODEL__CALL_EXPIRY_MS", "2000")
+        .start()
+        .await
+        .unwrap();
     let (api, store) = (fleet.api(), fleet.store().await.unwrap());
     api.submit(&json!({"text": "never mind"})).await.unwrap();
     let in_flight = async || store.quotas().await.unwrap().iter().map(|e| e.in_flight).sum::<u64>();

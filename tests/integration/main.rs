@@ -16,6 +16,7 @@ mod governor;
 mod harness_self;
 mod ledger;
 mod model_check;
+mod models;
 mod needs;
 mod plan_files;
 mod reviewer;

@@ -5,7 +5,7 @@ use super::client::{self, Client, Found};
 use super::context::Context;
 use super::error::{CliError, Exit};
 use super::out::{Out, size};
-use super::{config, model};
+use super::{config, model, ways};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 use shared::blob::Blobs;
@@ -19,13 +19,17 @@ const LIMIT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  muster doctor\n  muster doctor --config /etc/muster.toml --json | jq '.checks[] | select(.state==\"bad\")'"
+    after_help = "Examples:\n  muster doctor\n  muster doctor --model\n  muster doctor --config /etc/muster.toml --json | jq '.checks[] | select(.state==\"bad\")'"
 )]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// Try the model out by some short calls: tools, parallel calls, JSON, roles, usage; kept for the fleet.
+    #[arg(long)]
+    model: bool,
+}
 
 /// What a check found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+pub(crate) enum State {
     Ok,
     /// Works, but a person should know.
     Warn,
@@ -46,19 +50,24 @@ impl State {
 }
 
 #[derive(Clone, Debug)]
-struct Check {
+pub(crate) struct Check {
     name: &'static str,
-    state: State,
-    what: String,
-    hint: String,
+    pub(crate) state: State,
+    pub(crate) what: String,
+    pub(crate) hint: String,
 }
 
 impl Check {
-    fn new(name: &'static str, state: State, what: impl Into<String>, hint: impl Into<String>) -> Self {
+    pub(crate) fn new(
+        name: &'static str,
+        state: State,
+        what: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Self {
         Self { name, state, what: what.into(), hint: hint.into() }
     }
 
-    fn ok(name: &'static str, what: impl Into<String>) -> Self {
+    pub(crate) fn ok(name: &'static str, what: impl Into<String>) -> Self {
         Self::new(name, State::Ok, what, "")
     }
 
@@ -81,7 +90,7 @@ impl Check {
     }
 }
 
-pub(crate) async fn run(ctx: &Context, _: &Args) -> Result<Exit, CliError> {
+pub(crate) async fn run(ctx: &Context, args: &Args) -> Result<Exit, CliError> {
     let mut checks = Vec::new();
     let mut say = |check: Check| -> Result<(), CliError> {
         if !ctx.out.json {
@@ -100,6 +109,11 @@ pub(crate) async fn run(ctx: &Context, _: &Args) -> Result<Exit, CliError> {
             say(sandbox().await)?;
             say(python().await)?;
             say(language_model(&config).await)?;
+            if args.model {
+                for check in ways::of(&config).await {
+                    say(check)?;
+                }
+            }
             say(manager(ctx).await)?;
         }
     }

@@ -167,6 +167,8 @@ impl Fleet {
         if self.choice == Choice::Rehearsal {
             let found = self.rehearse(binaries, options).await?;
             env.extend(found.settings());
+            // Its script holds the demo's words and no others.
+            env.push(("MUSTER_MODEL__PROBE".to_owned(), "false".to_owned()));
             file.set_model(&found);
         }
         env.extend(self.choice.settings());

@@ -116,6 +116,7 @@ async fn a_model_that_talks_garbage_or_is_down_ends_with_a_person_who_reads_why(
     assert_eq!(goal.spent_tokens, 360);
 
     let config = shared::config::Model {
+        probe: false,
         url: "http://127.0.0.1:9/v1".into(),
         standard: "m".into(),
         call_timeout_ms: 2_000,

@@ -19,11 +19,18 @@ pub struct Model {
     pub wire: Wire,
     /// How tools are called.
     pub dialect: Dialect,
+    /// Try out a model's ways when the fleet meets it for the first time: a few short calls.
+    pub probe: bool,
+    /// What was learnt of a model is forgotten after this, in seconds.
+    pub probe_expiry_s: u64,
     pub connect_timeout_ms: u64,
     /// A stream that brings no line for this long has stalled.
     pub idle_timeout_ms: u64,
     /// A whole call may take this long, retries included.
     pub call_timeout_ms: u64,
+    /// A call whose process gives no sign of life for so long is dead: its place in flight is free, its reservation is
+    /// settled at its worst case.
+    pub call_expiry_ms: u64,
     /// HTTP requests for one answer, whatever the reasons.
     pub calls_per_answer_max: u32,
     pub output_tokens_max: u32,
@@ -115,9 +122,12 @@ impl Default for Model {
             strong: String::new(),
             wire: Wire::Auto,
             dialect: Dialect::Auto,
+            probe: true,
+            probe_expiry_s: 7 * 86_400,
             connect_timeout_ms: 5_000,
             idle_timeout_ms: 120_000,
             call_timeout_ms: 900_000,
+            call_expiry_ms: 60_000,
             calls_per_answer_max: 3,
             output_tokens_max: 4_096,
             in_flight_max: 0,

@@ -6,8 +6,6 @@ use crate::config;
 use crate::store::{Reservation, Reserved, Store};
 use std::time::Duration;
 
-/// A reservation lives this long after the last sign of its call; then its caller is dead.
-const EXPIRY_MS: u64 = 60_000;
 /// How long a call waits in all for an endpoint that is out or full; then its ticket goes back.
 const PATIENCE: Duration = Duration::from_secs(20 * 60);
 const HURRY: Duration = Duration::from_secs(30);
@@ -70,14 +68,19 @@ impl Account {
     }
 
     /// Whether the call may be sent; `Some`: not yet, and why.
-    pub(super) async fn reserve(&self, call: &str, worst: Worst) -> Result<Option<String>, Fault> {
+    pub(super) async fn reserve(
+        &self,
+        call: &str,
+        worst: Worst,
+        expiry_ms: u64,
+    ) -> Result<Option<String>, Fault> {
         let reservation = Reservation {
             call,
             goal: &self.goal,
             ticket: &self.ticket,
             tokens: worst.tokens,
             microusd: worst.microusd,
-            expiry_ms: EXPIRY_MS,
+            expiry_ms,
             person_expiry_ms: self.person_expiry_ms,
         };
         match self.store.reserve(&reservation).await {
@@ -98,8 +101,8 @@ impl Account {
     }
 
     /// Says that the call lives.
-    pub(super) async fn keep(&self, call: &str) {
-        if let Err(error) = self.store.keep_reserved(&self.goal, call, EXPIRY_MS).await {
+    pub(super) async fn keep(&self, call: &str, expiry_ms: u64) {
+        if let Err(error) = self.store.keep_reserved(&self.goal, call, expiry_ms).await {
             tracing::warn!(%error, call, "a reservation was not prolonged");
         }
     }

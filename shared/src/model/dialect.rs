@@ -1,10 +1,10 @@
-//! How a model is asked: what it turned out to refuse, and the next way down. Remembered for each model, for the
-//! life of the process.
+//! How a model is asked: what it turned out to refuse, and the next way down. Remembered for each model.
 //!
 //! A way of asking for tools or structure that needs words of its own is a file below this one.
 
 pub(super) mod content;
 mod json;
+mod memory;
 mod native;
 mod prompted;
 mod text;
@@ -14,9 +14,9 @@ use super::Message;
 use crate::config;
 use crate::tool::ToolDecl;
 use content::Reading;
+pub(super) use memory::Memory;
+use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
 /// A way of calling tools: how a conversation is written for the model, and how its answer is read.
 pub(super) trait Speech: Sync {
@@ -40,7 +40,8 @@ pub(super) struct Dressed<'a> {
 }
 
 /// The ladder of tool calls, best first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Dialect {
     #[default]
     Native,
@@ -84,7 +85,8 @@ impl Dialect {
 }
 
 /// The ladder of structured output (A17).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Rung {
     #[default]
     JsonSchema,
@@ -109,8 +111,9 @@ impl Rung {
     }
 }
 
-/// What holds for one model. The defaults are hopes; a refusal corrects them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What holds for one model. The defaults are hopes; a probe or a refusal corrects them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub(super) struct Traits {
     pub(super) rung: Rung,
     /// How tools are called (A16).
@@ -122,6 +125,8 @@ pub(super) struct Traits {
     pub(super) no_stream_options: bool,
     /// Reasoning must be sent back with the turn that it belongs to (A15).
     pub(super) echo_reasoning: bool,
+    /// Tokens of a prompt that the endpoint really reads, where it was seen to read fewer than it got (A20).
+    pub(super) window: Option<u64>,
 }
 
 /// One thing that a server refused, with another way to go on.
@@ -173,54 +178,5 @@ impl Refused {
         } else {
             None
         }
-    }
-}
-
-/// What was learnt, by model name.
-pub(super) struct Memory {
-    known: Mutex<HashMap<String, Traits>>,
-    /// The configured dialect: then nothing steps down.
-    forced: Option<Dialect>,
-}
-
-impl Memory {
-    pub(super) fn new(configured: config::Dialect) -> Self {
-        Self { known: Mutex::default(), forced: Dialect::forced(configured) }
-    }
-
-    fn first(&self) -> Traits {
-        Traits { dialect: self.forced.unwrap_or_default(), ..Traits::default() }
-    }
-
-    pub(super) fn of(&self, model: &str) -> Traits {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(model).copied().unwrap_or_else(|| self.first())
-    }
-
-    /// Takes a refusal in. True when there is another way than the one that was used: only then is it worth
-    /// asking again.
-    pub(super) fn learn(&self, model: &str, refused: Refused, used: Traits) -> bool {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let traits = known.entry(model.to_owned()).or_insert_with(|| self.first());
-        match refused {
-            Refused::JsonMode if self.forced.is_some() => traits.no_json_mode = true,
-            Refused::Tools | Refused::Form if self.forced.is_some() => {}
-            // Here too another call may have gone down already.
-            Refused::Tools | Refused::JsonMode | Refused::Form => {
-                traits.dialect = traits.dialect.max(used.dialect.down());
-            }
-            // Another call may have gone down already: never below the rung after the one that was used.
-            Refused::Format => traits.rung = traits.rung.max(used.rung.down()),
-            Refused::MaxTokens => traits.max_completion_tokens = true,
-            Refused::Temperature => traits.no_temperature = true,
-            Refused::StreamOptions => traits.no_stream_options = true,
-            Refused::MissingReasoning => traits.echo_reasoning = true,
-        }
-        let learnt = *traits != used;
-        if learnt {
-            let dialect = traits.dialect.speech().word();
-            tracing::info!(model, ?refused, dialect, "a way of asking was refused; remembered");
-        }
-        learnt
     }
 }

@@ -123,6 +123,8 @@ fn speaks_of_context(words: &str) -> bool {
         "context window",
         "prompt is too long",
         "input is too long",
+        // What a template says when the front of the prompt was cut off (A20).
+        "no user query found",
     ]
     .iter()
     .any(|w| words.contains(w))

@@ -16,10 +16,8 @@ use std::convert::Infallible;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A member of those in flight is gone this long after its last sign.
-const MEMBER_MS: u64 = 20_000;
-/// How often a call under way says that it lives.
-const KEEP: Duration = Duration::from_secs(6);
+/// So often within its expiry a call under way says that it lives.
+const SIGNS: u64 = 4;
 /// Longest sleep between two questions: who asks less often loses its place.
 const SLICE: Duration = Duration::from_millis(1_500);
 /// Pause before the ledger is asked again.
@@ -49,6 +47,12 @@ pub(super) struct Entered {
     at_ms: u64,
 }
 
+/// Short word of endpoint and model together: part of keys.
+pub(super) fn endpoint(url: &str, model: &str) -> String {
+    let hash = Sha256::digest(format!("{} {model}", url.trim_end_matches('/')));
+    hash.iter().take(8).map(|b| format!("{b:02x}")).collect()
+}
+
 pub(super) struct Governor<'a> {
     account: &'a Account,
     config: &'a config::Model,
@@ -59,10 +63,8 @@ pub(super) struct Governor<'a> {
 
 impl<'a> Governor<'a> {
     pub(super) fn new(account: &'a Account, config: &'a config::Model, model: &str, role: &str) -> Self {
-        let url = config.url.trim_end_matches('/');
-        let hash = Sha256::digest(format!("{url} {model}"));
-        let endpoint = hash.iter().take(8).map(|b| format!("{b:02x}")).collect();
-        let host = reqwest::Url::parse(url).ok().and_then(|u| u.host_str().map(str::to_owned));
+        let endpoint = endpoint(&config.url, model);
+        let host = reqwest::Url::parse(&config.url).ok().and_then(|u| u.host_str().map(str::to_owned));
         let lane = match role {
             "planner" => Lane::Manager,
             "reviewer" => Lane::Reviewer,
@@ -78,7 +80,7 @@ impl<'a> Governor<'a> {
             name: &self.name,
             call,
             lane: self.lane,
-            expiry_ms: MEMBER_MS,
+            expiry_ms: self.config.call_expiry_ms,
             in_flight_max: self.config.in_flight_max,
             failures_max: self.config.breaker_failures,
             requests_per_minute: self.config.requests_per_minute,
@@ -96,7 +98,7 @@ impl<'a> Governor<'a> {
         let mut waiting = None;
         loop {
             self.enter(&mut entered, clock, ask, &mut waiting).await?;
-            match self.account.reserve(&entered.call, worst).await {
+            match self.account.reserve(&entered.call, worst, self.config.call_expiry_ms).await {
                 Ok(None) => return Ok(entered),
                 Ok(Some(why)) => {
                     self.leave(&entered, Heard::Nothing).await;
@@ -172,10 +174,11 @@ impl<'a> Governor<'a> {
     }
 
     async fn keep(&self, call: &str) -> Infallible {
+        let expiry_ms = self.config.call_expiry_ms;
         loop {
-            tokio::time::sleep(KEEP).await;
-            self.account.keep(call).await;
-            if let Err(error) = self.account.store().quota_keep(&self.endpoint, call, MEMBER_MS).await {
+            tokio::time::sleep(Duration::from_millis((expiry_ms / SIGNS).max(1))).await;
+            self.account.keep(call, expiry_ms).await;
+            if let Err(error) = self.account.store().quota_keep(&self.endpoint, call, expiry_ms).await {
                 tracing::warn!(%error, call, "a call in flight could not say that it lives");
             }
         }

@@ -8,10 +8,10 @@ use super::exchange::{Bounds, Post, exchange};
 use super::governor::{Clock, Governor};
 use super::tolerant::{self, Thought};
 use super::wire::{Draft, Format, Request};
-use super::{Account, Ask, CallRecord, Finish, Inner, Message, Reply, Usage, arguments, wording};
+use super::{
+    Account, Ask, CallRecord, Finish, Inner, Message, Reply, Usage, arguments, history, size, wording,
+};
 use secrecy::ExposeSecret;
-use serde_json::Value;
-use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -20,8 +20,6 @@ use tokio::time::Instant;
 const BACKOFF_MS: u64 = 250;
 /// Longest wait in place. A longer one, as a `Retry-After` may ask for, is the caller's: it frees its slot meanwhile.
 const WAIT_IN_PLACE_MS_MAX: u64 = 20_000;
-/// Bytes of a prompt or an answer for one token, where the server names no usage.
-const BYTES_PER_TOKEN: usize = 4;
 
 pub(super) struct Session<'a> {
     inner: &'a Inner,
@@ -118,6 +116,9 @@ impl<'a> Session<'a> {
                     let down = unreadable > 1
                         && dialect != Dialect::Native
                         && self.inner.memory.learn(self.model, Refused::Form, self.used);
+                    if down {
+                        self.remember().await;
+                    }
                     if self.is_spent() {
                         return Err(self.fail(ErrorClass::Reply, &format!("unreadable tool call: {problem}")));
                     }
@@ -186,7 +187,7 @@ impl<'a> Session<'a> {
         messages: &[Message],
         format: Option<&Format<'_>>,
     ) -> Result<Draft, ModelError> {
-        if let Some(problem) = history_problem(messages) {
+        if let Some(problem) = history::problem(messages) {
             return Err(self.fail(ErrorClass::Ours, &problem));
         }
         loop {
@@ -210,6 +211,9 @@ impl<'a> Session<'a> {
                 | Refused::MissingReasoning => true,
             });
             let learnt = refused.is_some_and(|r| self.inner.memory.learn(self.model, r, traits));
+            if learnt {
+                self.remember().await;
+            }
             if refused == Some(Refused::Tools) && !learnt {
                 // A16: said at once, not tried again and again.
                 let detail =
@@ -246,6 +250,17 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// Tells the fleet what was learnt, so that no other process finds it out again.
+    async fn remember(&self) {
+        let Some(account) = self.account else { return };
+        let config = &self.inner.config;
+        let text = self.inner.memory.text(self.model);
+        let endpoint = self.inner.endpoint(self.model);
+        if let Err(error) = account.store().keep_model_traits(&endpoint, &text, config.probe_expiry_s).await {
+            tracing::warn!(%error, "what was learnt of the model could not be kept");
+        }
+    }
+
     /// Full hint or doubled backoff, with jitter above it: a fleet must not come back on one beat (A23).
     fn wait_ms(&self, class: ErrorClass) -> u64 {
         let backoff = BACKOFF_MS << self.requests.saturating_sub(1).min(6);
@@ -276,6 +291,14 @@ impl<'a> Session<'a> {
             n => n,
         };
         self.used = traits;
+        if let Some(window) = traits.window
+            && size::is_beyond(messages, window)
+        {
+            return Err(Fault::new(
+                ErrorClass::Context,
+                format!("the prompt does not fit the {window} tokens that this endpoint was seen to read"),
+            ));
+        }
         let has_calls =
             || messages.iter().any(|m| matches!(m, Message::Assistant { calls, .. } if !calls.is_empty()));
         let talks_of_tools = !self.ask.tools.is_empty() || has_calls();
@@ -326,7 +349,7 @@ impl<'a> Session<'a> {
                 None => traits.dialect.speech().word(),
             }
             .into(),
-            prompt_hash: prompt_hash(&body),
+            prompt_hash: history::prompt_hash(&body),
             messages: u32::try_from(sent.len()).unwrap_or(u32::MAX),
             tools: u32::try_from(self.ask.tools.len()).unwrap_or(u32::MAX),
             request: self.requests,
@@ -362,15 +385,21 @@ impl<'a> Session<'a> {
         let outcome = match outcome {
             Ok(draft) => {
                 let usage = draft.usage.filter(|u| u.input_tokens + u.output_tokens > 0);
-                let usage = usage.unwrap_or_else(|| estimate(prompt_bytes, draft_bytes(&draft)));
+                let usage = usage.unwrap_or_else(|| size::estimate(prompt_bytes, size::draft_bytes(&draft)));
                 record.spend(usage, config.input_microusd_per_mtok, config.output_microusd_per_mtok);
                 record.finish = draft.finish.map_or("none", Finish::as_str).into();
-                self.usable(draft, &mut record)
+                if size::was_cut(messages, usage, traits.window) {
+                    self.inner.memory.narrow(self.model, usage.input_tokens);
+                    self.remember().await;
+                    Err(Fault::new(ErrorClass::Context, truncated(messages, usage)))
+                } else {
+                    self.usable(draft, &mut record)
+                }
             }
             Err(fault) => {
                 if fault.output_bytes > 0 {
                     // A stream's frame is some 200 bytes around a token of text.
-                    let usage = estimate(prompt_bytes, fault.output_bytes / 50);
+                    let usage = size::estimate(prompt_bytes, fault.output_bytes / 50);
                     record.spend(usage, config.input_microusd_per_mtok, config.output_microusd_per_mtok);
                 }
                 Err(fault)
@@ -421,57 +450,12 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Every call answered exactly once, in order, before anything else follows: servers answer 400 otherwise.
-fn history_problem(messages: &[Message]) -> Option<String> {
-    let mut open: Vec<&str> = vec![];
-    for message in messages {
-        match message {
-            Message::Tool { call_id, .. } if open.first() == Some(&call_id.as_str()) => {
-                open.remove(0);
-            }
-            Message::Tool { call_id, .. } => {
-                return Some(format!("the history answers the call `{call_id}` out of turn"));
-            }
-            Message::System(_) | Message::User(_) | Message::Assistant { .. } => {
-                if let Some(id) = open.first() {
-                    return Some(format!("the history never answers the call `{id}`"));
-                }
-                if let Message::Assistant { calls, .. } = message {
-                    open = calls.iter().map(|c| c.id.as_str()).collect();
-                }
-            }
-        }
-    }
-    match open.first() {
-        Some(id) => Some(format!("the history never answers the call `{id}`")),
-        None if messages.is_empty() => Some("there is no message to send".into()),
-        None => None,
-    }
-}
-
-fn prompt_hash(body: &Value) -> String {
-    let mut hash = Sha256::new();
-    for part in ["system", "messages", "tools"] {
-        if let Some(value) = body.get(part) {
-            hash.update(value.to_string().as_bytes());
-        }
-    }
-    hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
-}
-
-fn draft_bytes(draft: &Draft) -> usize {
-    let calls: usize = draft.calls.iter().map(|c| c.name.len() + c.arguments.to_string().len()).sum();
-    draft.text.len() + draft.reasoning.len() + calls
-}
-
-fn estimate(prompt_bytes: usize, answer_bytes: usize) -> Usage {
-    let tokens = |bytes: usize| u64::try_from(bytes.div_ceil(BYTES_PER_TOKEN)).unwrap_or(u64::MAX);
-    Usage {
-        input_tokens: tokens(prompt_bytes),
-        output_tokens: tokens(answer_bytes),
-        cached_tokens: 0,
-        estimated: true,
-    }
+fn truncated(messages: &[Message], usage: Usage) -> String {
+    let (counted, bytes) = (usage.input_tokens, size::text_bytes(messages));
+    format!(
+        "the server counted {counted} tokens of a prompt of {bytes} bytes: it cut the prompt without a word; raise its \
+         context window (Ollama: num_ctx)"
+    )
 }
 
 fn millis(duration: Duration) -> u64 {

@@ -5,6 +5,7 @@ mod conformance;
 mod fake;
 mod faults;
 mod ladder;
+mod probe;
 mod reading;
 mod structured;
 

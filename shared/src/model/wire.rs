@@ -111,17 +111,32 @@ impl Wire {
             Self::Openai => openai::PATH,
             Self::Anthropic => anthropic::PATH,
         };
-        let mut request = http.post(format!("{}/{path}", base.trim_end_matches('/')));
-        if self == Self::Anthropic {
-            request = request.header(anthropic::VERSION.0, anthropic::VERSION.1);
-        }
+        self.keyed(http.post(address(base, path)), key)
+    }
+
+    pub(super) fn get(
+        self,
+        http: &reqwest::Client,
+        base: &str,
+        path: &str,
+        key: &SecretString,
+    ) -> reqwest::RequestBuilder {
+        self.keyed(http.get(address(base, path)), key)
+    }
+
+    fn keyed(self, request: reqwest::RequestBuilder, key: &SecretString) -> reqwest::RequestBuilder {
         let key = key.expose_secret();
-        if key.is_empty() {
-            return request;
-        }
         match self {
+            Self::Openai if key.is_empty() => request,
             Self::Openai => request.bearer_auth(key),
-            Self::Anthropic => request.header(anthropic::KEY_HEADER, key),
+            Self::Anthropic => {
+                let request = request.header(anthropic::VERSION.0, anthropic::VERSION.1);
+                if key.is_empty() { request } else { request.header(anthropic::KEY_HEADER, key) }
+            }
         }
     }
+}
+
+fn address(base: &str, path: &str) -> String {
+    format!("{}/{path}", base.trim_end_matches('/'))
 }

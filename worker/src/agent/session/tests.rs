@@ -242,7 +242,7 @@ fn i8_whose_fault_a_model_error_is_decides_the_class() {
 }
 
 #[test]
-fn a19_a_context_that_overflows_is_compacted_once_between_two_turns() {
+fn a19_b4_a_context_that_overflows_is_compacted_once_between_two_turns() {
     let mut s = session(&[], 50);
     for n in 0..6 {
         acts(&mut s, &reply("", vec![call("a", "read_file", &format!("{{\"path\":\"f{n}\"}}"))]));

@@ -1,0 +1,106 @@
+//! What was learnt of each model: by this process, and by the fleet before it.
+
+use super::{Dialect, Refused, Traits};
+use crate::config;
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+/// What was learnt, by model name.
+pub(in crate::model) struct Memory {
+    known: Mutex<HashMap<String, Traits>>,
+    /// The configured dialect: then nothing steps down.
+    forced: Option<Dialect>,
+}
+
+impl Memory {
+    pub(in crate::model) fn new(configured: config::Dialect) -> Self {
+        Self { known: Mutex::default(), forced: Dialect::forced(configured) }
+    }
+
+    /// What a model is hoped to do before anything is known.
+    pub(in crate::model) fn hopes(&self) -> Traits {
+        self.first()
+    }
+
+    /// One dialect down without a refusal: the tools were dropped without a word. False: it is forced.
+    pub(in crate::model) fn step_down(&self, model: &str) -> bool {
+        let used = self.of(model);
+        self.learn(model, Refused::Tools, used)
+    }
+
+    /// Back to native calls, when the step down was none for the better.
+    pub(in crate::model) fn step_up(&self, model: &str) {
+        self.replace(model, Traits { dialect: Dialect::Native, ..self.of(model) });
+    }
+
+    fn first(&self) -> Traits {
+        Traits { dialect: self.forced.unwrap_or_default(), ..Traits::default() }
+    }
+
+    pub(in crate::model) fn of(&self, model: &str) -> Traits {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(model).copied().unwrap_or_else(|| self.first())
+    }
+
+    /// Whether nothing was asked of the model yet, so that others may know more.
+    pub(in crate::model) fn is_new(&self, model: &str) -> bool {
+        !self.known.lock().unwrap_or_else(PoisonError::into_inner).contains_key(model)
+    }
+
+    /// Takes in what the fleet knows; what is unreadable is nothing.
+    pub(in crate::model) fn adopt(&self, model: &str, text: Option<&str>) {
+        let told = text.and_then(|text| serde_json::from_str::<Traits>(text).ok()).unwrap_or_default();
+        let traits = Traits { dialect: self.forced.unwrap_or(told.dialect), ..told };
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).entry(model.to_owned()).or_insert(traits);
+    }
+
+    /// What a probe found, in place of all that was known.
+    pub(in crate::model) fn replace(&self, model: &str, found: Traits) {
+        let traits = Traits { dialect: self.forced.unwrap_or(found.dialect), ..found };
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(model.to_owned(), traits);
+    }
+
+    /// For the fleet.
+    pub(in crate::model) fn text(&self, model: &str) -> String {
+        serde_json::to_string(&self.of(model)).unwrap_or_default()
+    }
+
+    /// The endpoint read so many tokens of a longer prompt (A20).
+    pub(in crate::model) fn narrow(&self, model: &str, tokens: u64) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let traits = known.entry(model.to_owned()).or_insert_with(|| self.first());
+        traits.window = Some(traits.window.map_or(tokens, |w| w.max(tokens)));
+        tracing::warn!(
+            model,
+            tokens,
+            "the endpoint cuts prompts without a word; its window is taken as this"
+        );
+    }
+
+    /// Takes a refusal in. True when there is another way than the one that was used: only then is it worth
+    /// asking again.
+    pub(in crate::model) fn learn(&self, model: &str, refused: Refused, used: Traits) -> bool {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let traits = known.entry(model.to_owned()).or_insert_with(|| self.first());
+        match refused {
+            Refused::JsonMode if self.forced.is_some() => traits.no_json_mode = true,
+            Refused::Tools | Refused::Form if self.forced.is_some() => {}
+            // Here too another call may have gone down already.
+            Refused::Tools | Refused::JsonMode | Refused::Form => {
+                traits.dialect = traits.dialect.max(used.dialect.down());
+            }
+            // Another call may have gone down already: never below the rung after the one that was used.
+            Refused::Format => traits.rung = traits.rung.max(used.rung.down()),
+            Refused::MaxTokens => traits.max_completion_tokens = true,
+            Refused::Temperature => traits.no_temperature = true,
+            Refused::StreamOptions => traits.no_stream_options = true,
+            Refused::MissingReasoning => traits.echo_reasoning = true,
+        }
+        let learnt = *traits != used;
+        if learnt {
+            let dialect = traits.dialect.speech().word();
+            tracing::info!(model, ?refused, dialect, "a way of asking was refused; remembered");
+        }
+        learnt
+    }
+}

@@ -1,0 +1,191 @@
+//! What whole fleets do with models that stall, refuse or speak other dialects, and with workers that die in a call.
+
+use harness::fleet::{Fleet, Role};
+use harness::model::{Answer, Asked, Model};
+use harness::script::{company, key_of, output_of, plan, ticket, verdict, work};
+use harness::{scale, wait};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+const BUDGET: u64 = 20_000;
+
+#[tokio::test]
+async fn a5_a_server_that_stalls_in_the_middle_costs_its_ticket_no_fault_and_the_worker_no_slot() {
+    let (script, stalled) = (company(vec![ticket("a", &[])]), Arc::new(AtomicUsize::new(0)));
+    let model = Model::start(move |asked: &Asked| {
+        if asked.schema().is_empty() && stalled.fetch_add(1, Ordering::SeqCst) == 0 {
+            return Some(Answer::Stall);
+        }
+        script(asked)
+    })
+    .await
+    .unwrap();
+    let fleet = Fleet::plan()
+        .workers(1)
+        .model(&model.url())
+        .env("WORKER__SLOTS", "1")
+        .env("MODEL__IDLE_TIMEOUT_MS", "500")
+        .env("MODEL__CALLS_PER_ANSWER_MAX", "1")
+        .start()
+        .await
+        .unwrap();
+    let api = fleet.api();
+    let goal = api.submit(&json!({"text": "in spite of it"})).await.unwrap();
+    api.reaches(&goal, &["done"]).await.unwrap();
+    let ticket = api.ticket(&goal, "a").await.unwrap();
+    assert_eq!(
+        (ticket.counters.faults, ticket.attempts),
+        (0, 2),
+        "given back, and done by the only slot there is"
+    );
+    let events = api.events(&goal).await.unwrap();
+    let stalls =
+        events.iter().filter(|e| e.event == "model_call" && e.detail.contains("fell silent in the middle"));
+    assert_eq!(stalls.count(), 1);
+    fleet.oracle().await.unwrap();
+}
+
+#[tokio::test]
+async fn c11_d1_workers_killed_in_their_calls_cost_the_budget_their_worst_case_and_no_more() {
+    let keys: Vec<String> = (0..8).map(|n| format!("part{n}")).collect();
+    let mut tickets: Vec<_> = keys.iter().map(|k| ticket(k, &[])).collect();
+    tickets.push(ticket("whole", &keys.iter().map(String::as_str).collect::<Vec<_>>()));
+    let script = company(tickets);
+    let model = Model::start(move |asked: &Asked| {
+        let slow = asked.schema().is_empty() && asked.turn() > 0;
+        let answer = script(asked)?;
+        Some(if slow { Answer::After(Duration::from_millis(400), Box::new(answer)) } else { answer })
+    })
+    .await
+    .unwrap();
+    let mut fleet = Fleet::plan()
+        .workers(3)
+        .model(&model.url())
+        .env("WORKER__SLOTS", "3")
+        .env("MODEL__OUTPUT_TOKENS_MAX", "100")
+        .env("MODEL__CALL_EXPIRY_MS", "2000")
+        .start()
+        .await
+        .unwrap();
+    let (api, store) = (fleet.api(), fleet.store().await.unwrap());
+    let goal = api.submit(&json!({"text": "eight parts", "budget_tokens": BUDGET})).await.unwrap();
+    let within = async || -> anyhow::Result<(u64, u64)> {
+        let now = store.goal(&goal).await?.ok_or_else(|| anyhow::anyhow!("the goal is gone"))?;
+        let (spent, reserved) = (now.spent_tokens, now.reserved_tokens);
+        assert!(spent + reserved <= BUDGET, "{spent} settled and {reserved} reserved");
+        Ok((spent, reserved))
+    };
+    wait::until("second calls of tickets are under way", scale::scale().patience(), async || {
+        let (_, reserved) = within().await?;
+        let second = model.asked().iter().filter(|a| a.schema().is_empty() && a.turn() > 0).count();
+        Ok((second >= 2 && reserved > 0).then_some(()))
+    })
+    .await
+    .unwrap();
+    fleet.program(Role::Worker, 0).kill();
+    fleet.program(Role::Worker, 1).kill();
+    let parked = wait::until("the goal waits for money", Duration::from_secs(120), async || {
+        within().await?;
+        let now = store.goal(&goal).await?;
+        Ok(now.filter(|g| g.state == shared::goal::GoalState::NeedsHuman))
+    })
+    .await
+    .unwrap();
+    assert_eq!(parked.cause, "budget");
+    wait::until("what the dead had reserved is settled", scale::scale().patience(), async || {
+        Ok((within().await?.1 == 0).then_some(()))
+    })
+    .await
+    .unwrap();
+    let calls = model.asked().len();
+    assert!(calls >= 8, "{calls} calls were sent");
+    let said = fleet.muster(&["answer", &goal, "go on", "--budget-tokens", "1000000"]).await.unwrap();
+    assert_eq!(said.code, 0, "{said:?}");
+    api.reaches_within(&goal, &["done"], Duration::from_secs(90)).await.unwrap();
+    for key in &keys {
+        assert_eq!(api.ticket(&goal, key).await.unwrap().counters.faults, 0, "{key}: nothing failed");
+    }
+    model.verify().unwrap();
+    fleet.oracle().await.unwrap();
+}
+
+/// The calls of an answer, as a model writes them that has no native ones.
+fn spoken(answer: Answer, dialect: &str) -> Answer {
+    let Answer::Calls(calls) = answer else { return answer };
+    let write = |(name, args): &(String, Value)| match dialect {
+        "json" => json!({"tool_calls": [{"name": name, "arguments": args}]}).to_string(),
+        "xml" => format!("<tool_call><function>{name}</function><args>{args}</args></tool_call>"),
+        _ => format!("TOOL: {name}\nARGS: {args}"),
+    };
+    match dialect {
+        "native" => Answer::Calls(calls),
+        _ => Answer::Text(calls.iter().map(write).collect::<Vec<_>>().join("\n")),
+    }
+}
+
+#[tokio::test]
+async fn a16_the_same_goal_on_four_dialects_has_the_same_deliverable() {
+    let mut delivered = vec![];
+    for dialect in ["native", "json", "xml", "text"] {
+        let tickets = vec![ticket("a", &[]), ticket("whole", &["a"])];
+        let model = Model::start(move |asked: &Asked| match asked.schema() {
+            "plan" => Some(plan(&tickets)),
+            "verdict" => Some(verdict(asked, true)),
+            _ if !key_of(asked).is_empty() => Some(spoken(work(asked), dialect)),
+            _ => None,
+        })
+        .await
+        .unwrap();
+        let fleet = Fleet::plan()
+            .workers(1)
+            .model(&model.url())
+            .env("MODEL__DIALECT", dialect)
+            .start()
+            .await
+            .unwrap();
+        let api = fleet.api();
+        let goal = api.submit(&json!({"text": "two parts"})).await.unwrap();
+        api.reaches(&goal, &["done"]).await.unwrap_or_else(|e| panic!("{dialect}: {e:#}"));
+        let mut files = vec![];
+        for key in ["a", "whole"] {
+            files.push(api.file(&goal, &output_of(key)).await.unwrap());
+        }
+        delivered.push((dialect, files));
+        let native = model.asked().iter().any(|a| a.body.get("tools").is_some());
+        assert_eq!(native, dialect == "native");
+        model.verify().unwrap();
+        fleet.no_panics().unwrap();
+    }
+    for (dialect, files) in &delivered {
+        assert_eq!(*files, delivered[0].1, "{dialect}");
+    }
+}
+
+#[tokio::test]
+async fn a16_what_one_worker_was_refused_no_other_asks_again() {
+    let refusals = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&refusals);
+    let model = Model::start(move |asked: &Asked| match asked.schema() {
+        "plan" => Some(plan(&[ticket("a", &[])])),
+        "verdict" => Some(verdict(asked, true)),
+        _ if asked.body.get("tools").is_some() => {
+            counted.fetch_add(1, Ordering::SeqCst);
+            Some(Answer::error(400, "test-model does not support tools"))
+        }
+        _ => Some(spoken(work(asked), "json")),
+    })
+    .await
+    .unwrap();
+    let mut fleet = Fleet::plan().workers(1).model(&model.url()).start().await.unwrap();
+    let api = fleet.api();
+    let first = api.submit(&json!({"text": "once"})).await.unwrap();
+    api.reaches(&first, &["done"]).await.unwrap();
+    fleet.program(Role::Worker, 0).kill();
+    fleet.add(Role::Worker).unwrap();
+    let second = api.submit(&json!({"text": "and again"})).await.unwrap();
+    api.reaches(&second, &["done"]).await.unwrap();
+    assert_eq!(refusals.load(Ordering::SeqCst), 1);
+    fleet.oracle().await.unwrap();
+}
