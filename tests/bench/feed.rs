@@ -13,12 +13,7 @@ const PAGE: usize = 100;
 const LEASE_MS: u64 = 600_000;
 
 fn ticket(goal: &str, kind: &str, value: &str, review: ReviewPolicy, needs: Vec<String>) -> NewTicket {
-    let spec = TicketSpec {
-        input_context: value.into(),
-        review,
-        mandatory: false,
-        ..TicketSpec::new(value, kind, "a mark")
-    };
+    let spec = TicketSpec { input_context: value.into(), review, ..TicketSpec::new(value, kind, "a mark") };
     NewTicket { id: new_id(), parent_id: goal.into(), need_ids: needs, spec }
 }
 

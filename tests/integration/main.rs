@@ -8,6 +8,7 @@
 
 mod arguments;
 mod caps;
+mod claims;
 mod doctor;
 mod edges;
 mod fences;

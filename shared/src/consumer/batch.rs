@@ -7,7 +7,7 @@ use crate::store::{Completion, Decision, Result, Store, StoreError, Written};
 use tokio::sync::{mpsc, oneshot};
 
 /// Outcomes of one call; the script's limit.
-const BATCH_MAX: usize = 16;
+const BATCH_MAX: usize = 64;
 /// Outcomes that wait for a call.
 const QUEUE_MAX: usize = 1_024;
 

@@ -15,7 +15,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 /// Tickets of one claim; the script's limit.
-const CLAIM_MAX: usize = 16;
+const CLAIM_MAX: usize = 64;
 /// How long a wait for a wake token lasts: a lost token costs this much at most.
 const BLOCK_MS: u64 = 2_000;
 /// Pause after a claim that got less than there were slots: the others' turn.

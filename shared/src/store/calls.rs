@@ -25,7 +25,7 @@ pub struct ClaimRequest<'a> {
     /// Random, one for each claim; a repeat after a lost reply carries the same one and gets the same tickets.
     pub lease_prefix: &'a str,
     pub lease_ms: u64,
-    /// At most 16.
+    /// At most 64.
     pub n: usize,
     /// Who reviews (model and prompt): never a ticket whose work was done by the same actor.
     pub actor: &'a str,

@@ -27,7 +27,8 @@ fn entry(value: Value) -> Result<LogEvent> {
     }
     let text = |f: &str| fields.get(f).copied().unwrap_or_default().to_owned();
     Ok(LogEvent {
-        at_ms: text("at").parse().unwrap_or(0),
+        // The id begins with the time by the Redis clock.
+        at_ms: id.split('-').next().and_then(|at| at.parse().ok()).unwrap_or(0),
         event: text("event"),
         ticket: text("ticket"),
         key: text("key"),

@@ -1,4 +1,4 @@
-//! The scripts: their sources with the prelude in front, called by hash, sent whole when the server forgot them.
+//! The scripts: their sources with the common parts in front, called by hash, sent whole when the server forgot them.
 
 use redis::Cmd;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ struct Sent {
     hash: String,
 }
 
-const PRELUDE: &str = include_str!("scripts/prelude.lua");
+const COMMON: &str = concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/consequences.lua"));
 /// On a Cluster while the slot moves between two nodes, part of the keys is on the one and part on the other; a script
 /// would take those that are not there for keys that never were. Two names that never are keys are refused by both
 /// nodes then, before anything is written.
@@ -48,7 +48,7 @@ impl Sent {
         // The shebang must stay the first line; its flags decide what runs on a full server.
         let (shebang, rest) = body.split_once('\n').unwrap_or((body, ""));
         let source = format!(
-            "{shebang}\n{PRELUDE}\n{guard}\nlocal function main()\n{rest}\nend\nlocal answer = main()\nflush()\nreturn answer\n"
+            "{shebang}\n{COMMON}\n{guard}\nlocal function main()\n{rest}\nend\nlocal answer = main()\nflush()\nreturn answer\n"
         );
         let hash = redis::Script::new(&source).get_hash().to_owned();
         Self { source, hash }

@@ -65,7 +65,22 @@ impl Store {
         let lease_id = reply::text(next())?;
         let raw = reply::bytes(next())?;
         let queue_wait_ms = reply::number(next())?;
-        let ticket = match self.ticket(&id).await {
+        let rest: Vec<String> = parts.map(reply::text).collect::<Result<_>>()?;
+        let read = if rest.is_empty() {
+            self.ticket(&id).await
+        } else {
+            // Fresh: the claim said all that its hash holds.
+            let more = vec![
+                ("task_id", id.clone()),
+                ("status", "running".into()),
+                ("epoch", epoch.to_string()),
+                ("lease_id", lease_id.clone()),
+                ("assignee", request.consumer.to_owned()),
+                ("attempts", "1".into()),
+            ];
+            fields::ticket(&fields::Map::fresh(rest.into_iter(), more)).map(Some)
+        };
+        let ticket = match read {
             Ok(Some(ticket)) => ticket,
             Ok(None) => return Ok(None),
             // The others of the batch go on; this one lapses until its cap, and then a person sees it.

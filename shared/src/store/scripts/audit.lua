@@ -96,6 +96,7 @@ for _, id in ipairs(page) do
       end
     end
     if fix then -- a repair above may have moved it
+      flush_places()
       t = load(id)
       s = t.status
       wants_delay = unowned(t) and t.due_at ~= ''

@@ -1,19 +1,32 @@
 #!lua flags=allow-oom
 -- claim: kind, consumer, lease prefix, lease ms, n, actor, lanes…
--- answers: word, hint ms, then per ticket {id, epoch, lease id, raw delivery, queue wait ms}
--- The hash is read by the client: passing it through Lua costs more than all the rest.
-local kind, consumer, prefix, lease_ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
-local n, actor = math.min(tonumber(ARGV[5]), 16), ARGV[6]
-local PROBES = 48
+-- answers: word, hint ms, then per ticket {id, epoch, lease id, raw delivery, queue wait ms, fields of a fresh one…}
+-- A fresh ticket (planned, never touched since) comes with what its hash holds; any other is read by the client: passing a
+-- whole hash through Lua costs more than all the rest.
+local kind, consumer, prefix = ARGV[1], ARGV[2], ARGV[3]
+local lease_until = string.format('%.0f', NOW + tonumber(ARGV[4]))
+local n, actor = math.min(tonumber(ARGV[5]), 64), ARGV[6]
+local PROBES = 96
 local MATE_MS = 30000 -- a consumer that beat within this time counts
 local got_key = P .. 'cl:' .. consumer
 local out = {}
 local function answer(t, raw, wait)
-  out[#out + 1] = { t.id, tostring(t.epoch), t.lease_id, raw, tostring(wait) }
+  local a = { t.id, tostring(t.epoch), t.lease_id, raw, tostring(wait) }
+  out[#out + 1] = a
+  return a
+end
+-- The order is the client's FRESH.
+local function fresh(t, g, a)
+  local v = rcall('HMGET', hk(t.id), 'revision', 'parent_id', 'description', 'input_context', 'expected_output', 'spec',
+    'needs_policy', 'traceparent', 'created_at')
+  if v[1] or not v[6] then return end
+  for i = 2, 9 do a[4 + i] = v[i] or '' end
+  a[14], a[15], a[16], a[17], a[18], a[19], a[20], a[21] = t.goal, t.key, t.pool, t.review, t.priority, t.mandatory, t.ready_at, g.root
+  a[22], a[23] = NOWS, NOWS
 end
 
 -- A repeat after a lost reply gets the same tickets again.
-local last = redis.call('GET', got_key)
+local last = rcall('GET', got_key)
 if last and string.sub(last, 1, #prefix + 1) == prefix .. ' ' then
   for id in string.gmatch(string.sub(last, #prefix + 2), '%x+') do
     local t = load(id)
@@ -21,16 +34,16 @@ if last and string.sub(last, 1, #prefix + 1) == prefix .. ' ' then
   end
   return { #out > 0 and 'OK' or 'AGAIN', '0', unpack(out) }
 end
-if redis.call('HGET', KEYS[1], 'paused') == '1' then return { 'PAUSED', '1000' } end
+if rcall('HGET', KEYS[1], 'paused') == '1' then return { 'PAUSED', '1000' } end
 
 local got, probes, left = {}, 0, false
 -- Among several consumers each takes its share at most: two tickets do not end up in one process while another idles.
-local demand, mates = 0, 1
+local waiting, mates = 0, 1
 for i = 7, #ARGV do
-  demand = demand + redis.call('SCARD', P .. 'dem:' .. ARGV[i])
-  mates = math.max(mates, redis.call('ZCOUNT', P .. 'cons:' .. ARGV[i], NOW - MATE_MS, '+inf'))
+  waiting = waiting + rcall('SCARD', P .. 'dem:' .. ARGV[i])
+  mates = math.max(mates, rcall('ZCOUNT', P .. 'cons:' .. ARGV[i], NOW - MATE_MS, '+inf'))
 end
-if mates > 1 then n = math.min(n, math.max(1, math.ceil(demand / mates))) end
+if mates > 1 then n = math.min(n, math.max(1, math.ceil(waiting / mates))) end
 local prios = { '0', '1', '2' }
 -- Now and then from the other end, so that bulk work is not starved.
 if string.sub(prefix, 1, 1) == '0' then prios = { '2', '1', '0' } end
@@ -38,18 +51,19 @@ if string.sub(prefix, 1, 1) == '0' then prios = { '2', '1', '0' } end
 local function take(t, raw, g)
   local lease = prefix .. '.' .. (#got + 1)
   local wait = NOW - (tonumber(t.ready_at) or NOW)
+  local untouched = kind == 'work' and t.epoch == 2
   got[#got + 1] = t.id
   if kind == 'work' then
-    move(t, 'running', { word = 'claimed', lease = lease, lease_ms = lease_ms, who = consumer,
+    move(t, 'running', { word = 'claimed', lease = lease, lease_until = lease_until, who = consumer,
       set = { 'attempts', (tonumber(t.attempts) or 0) + 1, 'base_root', g.root } })
   else
-    move(t, 'reviewing', { word = 'review_claimed', lease = lease, lease_ms = lease_ms, who = consumer,
+    move(t, 'reviewing', { word = 'review_claimed', lease = lease, lease_until = lease_until, who = consumer,
       set = { 'reviews', (tonumber(t.reviews) or 0) + 1 } })
   end
-  answer(t, raw, math.max(wait, 0))
+  local a = answer(t, raw, math.max(wait, 0))
+  if untouched then fresh(t, g, a) end
 end
 local function parse(raw)
-  if string.sub(raw, 1, 1) ~= '1' then return nil end
   local id, epoch = string.match(raw, '^1(%x+):(%d+)|')
   if not id or #id ~= 32 or #epoch ~= 10 then return nil end
   return id, tonumber(epoch)
@@ -60,34 +74,48 @@ local function is_current(t, epoch)
   return t.status == 'pending' or t.status == 'rejected'
 end
 
+-- How many turns the first goal of the ring has before the next one's: its score grows by `mates` with each.
+local function turns(first, mates)
+  if not first[3] then return n end
+  local ahead = (tonumber(first[4]) - tonumber(first[2])) / mates
+  local k = math.ceil(ahead)
+  if k == ahead and first[1] < first[3] then k = k + 1 end
+  return math.max(k, 1)
+end
 local function claim_work(lane, prio)
   local ring = P .. 'ring:' .. lane .. ':' .. prio
   while #got < n and probes < PROBES do
-    probes = probes + 1
-    local goal = redis.call('ZRANGE', ring, 0, 0)[1]
+    local first = rcall('ZRANGE', ring, 0, 1, 'WITHSCORES')
+    local goal = first[1]
     if not goal then return end
     local g = goal_of(goal)
     if not g then
-      redis.call('ZREM', ring, goal)
+      probes = probes + 1
+      rcall('ZREM', ring, goal)
     elseif not claimable(g, true) then
+      probes = probes + 1
       ring_remove(g, lane, prio)
     else
-      local list = gk(goal) .. ':q:' .. lane .. ':' .. prio
-      local raw = redis.call('LPOP', list)
-      if raw then
+      local list, mates = gk(goal) .. ':q:' .. lane .. ':' .. prio, ring_mates(g, lane, prio)
+      local k, room = math.min(n - #got, PROBES - probes, turns(first, mates)), g.in_flight_max - g.in_flight
+      if g.in_flight_max > 0 then k = math.min(k, room) end
+      local raws, taken = rcall('LPOP', list, k) or {}, 0
+      probes = probes + math.max(#raws, 1)
+      for _, raw in ipairs(raws) do
         local id, epoch = parse(raw)
         local t = id and load(id)
         if not id then
           dead(lane, raw, 'header does not parse')
         elseif is_current(t, epoch) then
-          ring_pass(g, lane, prio)
+          taken = taken + 1
           take(t, raw, g)
         end
       end
-      if not raw or redis.call('LLEN', list) == 0 then ring_remove(g, lane, prio) end
+      ring_pass(g, lane, prio, mates * taken)
+      if #raws < k or rcall('LLEN', list) == 0 then ring_remove(g, lane, prio) end
     end
   end
-  if redis.call('EXISTS', ring) == 1 then left = true end
+  if rcall('EXISTS', ring) == 1 then left = true end
 end
 
 -- The first ten, then ten from anywhere behind them: what is passed over at the front hides nothing for ever.
@@ -103,34 +131,34 @@ end
 local passed = false
 local function claim_review(lane, prio)
   local ring = P .. 'ring:' .. lane .. ':' .. prio
-  local goals = look(redis.call('ZCARD', ring), function(a, b) return redis.call('ZRANGE', ring, a, b) end)
+  local goals = look(rcall('ZCARD', ring), function(a, b) return rcall('ZRANGE', ring, a, b) end)
   if #goals > 10 then passed = true end
   for _, goal in ipairs(goals) do
     local g = goal_of(goal)
     if not g then
-      redis.call('ZREM', ring, goal)
+      rcall('ZREM', ring, goal)
     elseif not claimable(g, false) then
       ring_remove(g, lane, prio)
     else
       local list = gk(goal) .. ':q:' .. lane .. ':' .. prio
-      local raws = look(redis.call('LLEN', list), function(a, b) return redis.call('LRANGE', list, a, b) end)
+      local raws = look(rcall('LLEN', list), function(a, b) return rcall('LRANGE', list, a, b) end)
       if #raws > 10 then passed = true end
       for _, raw in ipairs(raws) do
         if #got >= n then left = true; return end
         local id, epoch = parse(raw)
         local t = id and load(id)
         if not id then
-          redis.call('LREM', list, 1, raw)
+          rcall('LREM', list, 1, raw)
           dead(lane, raw, 'header does not parse')
         elseif not is_current(t, epoch) then
-          redis.call('LREM', list, 1, raw)
+          rcall('LREM', list, 1, raw)
         elseif t.work_actor ~= actor or actor == '' then
-          redis.call('LREM', list, 1, raw)
-          ring_pass(g, lane, prio)
+          rcall('LREM', list, 1, raw)
+          ring_pass(g, lane, prio, ring_mates(g, lane, prio))
           take(t, raw, g)
         end
       end
-      if redis.call('LLEN', list) == 0 then ring_remove(g, lane, prio) end
+      if rcall('LLEN', list) == 0 then ring_remove(g, lane, prio) end
     end
   end
 end
@@ -147,7 +175,7 @@ if #got == 0 then
   if passed then return { 'AGAIN', '250' } end
   return { 'EMPTY', '0' }
 end
-redis.call('SET', got_key, prefix .. ' ' .. table.concat(got, ','), 'EX', 90)
+rcall('SET', got_key, prefix .. ' ' .. table.concat(got, ','), 'EX', 90)
 -- Work is left behind: one more waiter is woken, not all.
 if left then for i = 7, #ARGV do token(ARGV[i]) end end
 return { 'OK', '0', unpack(out) }

@@ -14,7 +14,9 @@ for i = 1, #ARGV, 9 do
   elseif cancelled_instead(t, acc, { word = 'cancelled' }) then
     out[#out + 1] = 'CANCELLED'
   else
-    local set = { acc[1], acc[2], 'result', report, 'overlay_ref', overlay, 'work_actor', actor, 'work_by', t.assignee }
+    local set = { acc[1], acc[2], 'result', report, 'work_actor', actor, 'work_by', t.assignee }
+    -- The first attempt has no overlay before it that an empty one would have to clear.
+    if overlay ~= '' or t.attempts ~= '1' then set[9] = 'overlay_ref'; set[10] = overlay end
     if t.review == 'none' then
       out[#out + 1] = accept(t, publishes and { base = base, new = root }, report, { word = 'completed', set = set })
     else

@@ -16,7 +16,7 @@ for i = 1, #ARGV, 9 do
   else
     local set = { acc[1], acc[2], 'verdict', verdict, 'review_comment', comment }
     if pass then
-      local report = redis.call('HGET', hk(id), 'result') or ''
+      local report = rcall('HGET', hk(id), 'result') or ''
       out[#out + 1] = accept(t, publishes and { base = base, new = root }, report, { word = 'accepted', set = set, detail = verdict })
     else
       local o = { word = 'rejected', set = set, detail = verdict }

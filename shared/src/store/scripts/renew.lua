@@ -24,7 +24,6 @@ for i = 6 + lanes, #ARGV, 4 do
       local until_ = math.min(NOW + lease_ms, progress + progress_limit, (tonumber(t.started_at) or NOW) + run_limit)
       if until_ > NOW then
         redis.call('ZADD', P .. 'lease', until_, id)
-        redis.call('HSET', hk(id), 'progress_at', progress)
         word, left = 'OK', until_ - NOW
         if t.cancel_asked == '1' or OVER[goal_of(t.goal).state] then word = 'CANCEL' end
       end
