@@ -2,6 +2,7 @@
 
 use harness::desk::{Desk, expect, independent, spec};
 use harness::fleet::{Fleet, Role};
+use harness::preload;
 use harness::scale::scale;
 use harness::script::slow;
 use harness::wait;
@@ -11,26 +12,14 @@ use serde_json::json;
 use shared::goal::NewGoal;
 use shared::store::{Finish, Finished, Permit, Renewal, Written};
 use shared::ticket::{FailClass, ReviewPolicy, Status, new_id};
-use std::path::PathBuf;
-use std::process::Command;
 
 const KEY: &str = "muster:{s0}:";
-
-/// A library that shifts the wall clock of a program by `CLOCK_SHIFT_S`; built here, from a page of C.
-fn shifting_library(folder: &std::path::Path) -> PathBuf {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/clock/shift.c");
-    let library = folder.join("shift.so");
-    let built =
-        Command::new("cc").args(["-shared", "-fPIC", "-O1", source, "-ldl", "-o"]).arg(&library).status();
-    assert!(built.is_ok_and(|s| s.success()), "the tests need a C compiler: apt-get install gcc libc6-dev");
-    library
-}
 
 #[tokio::test]
 async fn q11_hosts_whose_clocks_are_ten_minutes_off_requeue_nothing_that_lives() {
     // The first sweeps by the right clock; the two others live ten minutes in the future and in the past.
     let mut fleet = Fleet::plan().workers(0).reviewers(0).start().await.unwrap();
-    let library = shifting_library(fleet.folder());
+    let library = preload::build("clock/shift.c", fleet.folder()).unwrap();
     let library = library.to_string_lossy();
     // Beats come as late as the configuration allows.
     let renew = (scale().lease().lease_ms / 2).to_string();

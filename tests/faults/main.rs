@@ -12,6 +12,7 @@ mod connections;
 mod data_loss;
 mod drains;
 mod failover;
+mod full_disk;
 mod kill_points;
 mod kills;
 mod leftovers;

@@ -8,6 +8,7 @@ pub mod history;
 pub mod limited;
 pub mod model;
 pub mod oracle;
+pub mod preload;
 pub mod process;
 pub mod proxy;
 pub mod redis;

@@ -31,6 +31,8 @@ pub struct Options {
     pub maxmemory_bytes: u64,
     /// Further settings, as pairs: `("maxmemory-policy", "allkeys-lru")`.
     pub settings: Vec<(&'static str, String)>,
+    /// Variables of the server's environment.
+    pub env: Vec<(&'static str, String)>,
 }
 
 /// The server. Dropping it kills it and removes its folder.
@@ -98,6 +100,7 @@ impl Redis {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
+        command.envs(self.options.env.iter().map(|(name, value)| (name, value)));
         for (name, value) in &self.options.settings {
             command.arg(format!("--{name}")).arg(value);
         }

@@ -32,10 +32,10 @@ pub(crate) struct Ended {
 /// Three layers and a join: Python that takes some seconds, notes, all reviewed by code.
 fn tickets(random: &mut StdRng) -> Vec<Value> {
     let mut all: Vec<Value> =
-        (0..6).map(|n| slow(&format!("a{n}"), &[], random.random_range(0.5..3.0))).collect();
-    for n in 0..6 {
-        let (one, two) = (format!("a{n}"), format!("a{}", (n + 1) % 6));
-        all.push(slow(&format!("b{n}"), &[&one, &two], random.random_range(0.5..3.0)));
+        (0..8).map(|n| slow(&format!("a{n}"), &[], random.random_range(2.0..10.0))).collect();
+    for n in 0..8 {
+        let (one, two) = (format!("a{n}"), format!("a{}", (n + 1) % 8));
+        all.push(slow(&format!("b{n}"), &[&one, &two], random.random_range(2.0..10.0)));
     }
     all.extend((0..4).map(|n| quick(&format!("c{n}"), &[&format!("b{n}"), "b5"])));
     all.push(quick("join", &["c0", "c1", "c2", "c3", "b4"]));

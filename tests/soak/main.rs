@@ -130,9 +130,13 @@ async fn soak(options: &Options) -> Result<Report> {
         storm::kills(&mut fleet, &mut memory, &store, options, &calm),
         storm::flips(&mut servers, options, &calm),
     );
-    let (goals, kills, flips) = (goals?, kills?, flips?);
+    let (goals, mut kills, flips) = (goals?, kills?, flips?);
     // Nobody kills any more; what was killed last comes back.
-    fleet.ready().await?;
+    let back = wait::until("all programs are ready", Duration::from_secs(90), async || {
+        storm::supervise(&mut fleet, &mut kills)?;
+        fleet.ready().await.map(Some)
+    });
+    back.await?;
     let mut findings: Vec<String> = goals.iter().flat_map(|g| g.problems.clone()).collect();
     let audited = wait::until("the audit finds nothing", Duration::from_secs(60), async || {
         oracle::check(&store).await.map(Some)

@@ -3,6 +3,7 @@
 use crate::Options;
 use crate::load::Ended;
 use crate::memory::Memory;
+use crate::storm::BY_ITSELF;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -73,7 +74,8 @@ impl std::fmt::Display for Report {
             sum(|g| g.losses),
             sum(|g| g.submits.saturating_sub(1) as u64),
         )?;
-        writeln!(f, "kills      {} ({:?})", self.kills.values().sum::<usize>(), self.kills)?;
+        let kills: usize = self.kills.iter().filter(|(name, _)| **name != BY_ITSELF).map(|(_, n)| n).sum();
+        writeln!(f, "kills      {kills} ({:?})", self.kills)?;
         let slowest = self.flips.iter().max().copied().unwrap_or_default();
         writeln!(f, "failovers  {}, the slowest took {:.1} s", self.flips.len(), slowest.as_secs_f64())?;
         writeln!(f, "repairs    {} by the audit while it ran", self.repairs)?;

@@ -10,8 +10,13 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use shared::store::Store;
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
+
+/// How often it is looked whether all live.
+const SUPERVISED: Duration = Duration::from_millis(500);
+/// Name of those that were not killed, among the kills.
+pub(crate) const BY_ITSELF: &str = "ended by itself";
 
 const ROLES: [(Role, &str); 3] =
     [(Role::Manager, "manager"), (Role::Worker, "worker"), (Role::Reviewer, "reviewer")];
@@ -26,11 +31,17 @@ pub(crate) async fn kills(
 ) -> Result<BTreeMap<&'static str, usize>> {
     let mut random = StdRng::seed_from_u64(options.seed ^ 0xdead);
     let mut kills = BTreeMap::new();
+    let mut next = Instant::now() + options.kill_every;
     loop {
         tokio::select! {
             () = calm.cancelled() => return Ok(kills),
-            () = wait::moment(options.kill_every) => {}
+            () = wait::moment(SUPERVISED) => {}
         }
+        supervise(fleet, &mut kills)?;
+        if Instant::now() < next {
+            continue;
+        }
+        next = Instant::now() + options.kill_every;
         // Before the blow: the young have not grown yet.
         sample(fleet, memory, store).await;
         let counts: Vec<usize> = ROLES.iter().map(|(role, _)| fleet.all(*role).count()).collect();
@@ -48,12 +59,25 @@ pub(crate) async fn kills(
     }
 }
 
+/// Starts again whoever has ended by itself: a program that starts while there is no master says so and ends.
+pub(crate) fn supervise(fleet: &mut Fleet, ended: &mut BTreeMap<&'static str, usize>) -> Result<()> {
+    for (role, _) in ROLES {
+        for program in fleet.all(role) {
+            if program.has_ended().is_some() {
+                program.start()?;
+                *ended.entry(BY_ITSELF).or_default() += 1;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Kills the master and waits for the promotion, until it is calm; the time from the kill to the new master of each.
 pub(crate) async fn flips(
     servers: &mut Sentinel,
     options: &Options,
     calm: &CancellationToken,
-) -> Result<Vec<std::time::Duration>> {
+) -> Result<Vec<Duration>> {
     let mut flips = vec![];
     loop {
         tokio::select! {

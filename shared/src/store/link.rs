@@ -71,7 +71,7 @@ pub(super) fn class(e: &redis::RedisError) -> Ask {
         _ if e.is_unrecoverable_error() || e.is_connection_dropped() || e.is_timeout() => Ask::Reconnect,
         _ => match code {
             "UNBLOCKED" | "LOADING" | "READONLY" | "MASTERDOWN" => Ask::Reconnect,
-            "NOREPLICAS" | "BUSY" | "TRYAGAIN" | "CLUSTERDOWN" => Ask::Wait,
+            "NOREPLICAS" | "MISCONF" | "BUSY" | "TRYAGAIN" | "CLUSTERDOWN" => Ask::Wait,
             "NOAUTH" | "WRONGPASS" | "NOPERM" => Ask::Refused,
             _ => Ask::Broken,
         },
