@@ -18,7 +18,11 @@ fn ticket(goal: &str, kind: &str, value: &str, review: ReviewPolicy, needs: Vec<
 }
 
 async fn planned(store: &Store) -> Result<Held> {
-    let goal = NewGoal { id: new_id(), tenant: "bench".into(), text: "bench".into(), ..NewGoal::default() };
+    planned_of(store, "bench").await
+}
+
+async fn planned_of(store: &Store, tenant: &str) -> Result<Held> {
+    let goal = NewGoal { id: new_id(), tenant: tenant.into(), text: "bench".into(), ..NewGoal::default() };
     ensure!(store.submit_goal(&goal, usize::MAX >> 12).await? == Submitted::New);
     let claim =
         store.manage_claim("bench", &new_id(), LEASE_MS).await?.context("the goal waits for its plan")?;
@@ -77,4 +81,49 @@ pub(crate) async fn goal(store: &Store) -> Result<String> {
     let held = planned(store).await?;
     submit(store, &held, &[]).await?;
     Ok(held.id)
+}
+
+/// A goal of the tenant with `n` tickets of the kind, whose values count from `first`; `payload_bytes` of each are
+/// filling. Its held step, so that it can be ended.
+pub(crate) async fn of_tenant(
+    store: &Store,
+    tenant: &str,
+    kind: &str,
+    first: usize,
+    n: usize,
+    payload_bytes: usize,
+) -> Result<Held> {
+    let held = planned_of(store, tenant).await?;
+    let tickets: Vec<_> = (first..first + n)
+        .map(|v| {
+            let mut new = ticket(&held.id, kind, &v.to_string(), ReviewPolicy::None, vec![]);
+            new.spec.persona = "x".repeat(payload_bytes);
+            new
+        })
+        .collect();
+    submit(store, &held, &tickets).await?;
+    Ok(held)
+}
+
+/// A goal of naps in `layers` layers of `width`, each needing up to three of the layer before: its critical path is as many
+/// naps long as it has layers.
+pub(crate) async fn layered(store: &Store, layers: usize, width: usize) -> Result<()> {
+    let held = planned(store).await?;
+    let mut tickets: Vec<NewTicket> = vec![];
+    for layer in 0..layers {
+        for at in 0..width {
+            let of_layer_before = |k: usize| {
+                let before = &tickets[(layer - 1) * width..layer * width];
+                before[(at * 7 + k * 5) % width].id.clone()
+            };
+            let mut needs: Vec<String> =
+                if layer == 0 { vec![] } else { (0..3).map(of_layer_before).collect() };
+            needs.sort();
+            needs.dedup();
+            let value = (layer * width + at).to_string();
+            let new = ticket(&held.id, "nap", &value, ReviewPolicy::None, needs);
+            tickets.push(new);
+        }
+    }
+    submit(store, &held, &tickets).await
 }

@@ -1,47 +1,137 @@
 //! Benchmarks of the delivery layer, beside the peers of the queue benchmark.
 //!
-//! `muster-bench run [SCENARIO…]` measures (see `run.rs`); build it with `--release`. The other words make this program a
-//! peer like the others: `muster-bench worker LANE|review`, `enqueue KIND N`, `pace PER_S SECONDS`, `fanout N`, with the environment
-//! `PEER_REDIS` (URL), `PEER_MARKS` (file), `PEER_CONC` (tickets at once): the words that the other peers' programs take, so
-//! that one driver runs them all. Handlers append one line with a time to the mark file and do nothing else.
+//! `muster-bench run` measures this program, `muster-bench compare` measures it beside others in turning rounds
+//! (`compare.sh` installs those and calls it); build it with `--release`. The other words make this program a peer like the
+//! others: `worker LANE|review`, `enqueue KIND N`, `pace PER_S SECONDS`, `fanout N`, with the environment `PEER_REDIS`
+//! (URL), `PEER_MARKS` (file), `PEER_CONC` (tickets at once), `PEER_DELAY_US` (each handler waits so long before its mark:
+//! a slower program, made to see whether `compare` finds it).
 #![expect(clippy::print_stdout, reason = "the result is its output")]
+#![expect(clippy::print_stderr, reason = "progress")]
 
+mod compare;
 mod feed;
+mod field;
 mod marks;
+mod own;
+mod peer;
 mod quota;
-mod run;
+mod scenario;
 mod serve;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
+use clap::{Args, Parser, Subcommand};
+use peer::Peer;
+use scenario::Size;
+use std::path::PathBuf;
+
+/// Benchmarks of Muster's delivery layer.
+#[derive(Parser)]
+#[command(name = "muster-bench", after_help = "Example: muster-bench run noop --percent 10")]
+struct Cli {
+    #[command(subcommand)]
+    word: Word,
+}
+
+#[derive(Subcommand)]
+enum Word {
+    /// Measure this program; one JSON line a number.
+    Run {
+        /// noop, two_hop, latency, fanout, crash, critical_path, independent, recovery, tenants, memory, retained, quota; none
+        /// means all.
+        scenarios: Vec<String>,
+        #[command(flatten)]
+        sizes: Sizes,
+    },
+    /// Measure this program beside others, in turning rounds; a table, or JSON lines.
+    Compare {
+        #[arg(long = "scenario")]
+        scenarios: Vec<String>,
+        /// Installed peers, by name.
+        #[arg(long, value_delimiter = ',')]
+        peers: Vec<String>,
+        /// Where they are installed.
+        #[arg(long, default_value = ".")]
+        installed: PathBuf,
+        /// Other builds of this program, NAME=FILE.
+        #[arg(long = "build")]
+        builds: Vec<String>,
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        sizes: Sizes,
+    },
+    /// Serve a lane until killed.
+    Worker { lane: String },
+    /// Submit N tickets of a kind.
+    Enqueue { kind: String, n: usize },
+    /// Add RATE tickets a second for SECS.
+    Pace { rate: u64, secs: u64 },
+    /// N tickets and one that needs them all.
+    Fanout { n: usize },
+    /// N callers of a model server without end, booked on a goal.
+    Callers { goal: String, url: String, n: usize },
+}
+
+#[derive(Args, Clone, Copy)]
+struct Sizes {
+    /// Part of the usual number of jobs.
+    #[arg(long, default_value_t = Size::default().percent)]
+    percent: usize,
+    /// Seconds that the orphans of a killed worker are waited for.
+    #[arg(long, default_value_t = Size::default().crash_cap_s)]
+    crash_cap_s: u64,
+}
+
+impl From<Sizes> for Size {
+    fn from(s: Sizes) -> Self {
+        Self { percent: s.percent, crash_cap_s: s.crash_cap_s }
+    }
+}
+
+fn names(wanted: Vec<String>, all: &[&str]) -> Vec<String> {
+    if wanted.is_empty() { all.iter().map(|s| (*s).to_owned()).collect() } else { wanted }
+}
 
 fn main() -> Result<()> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let word = Cli::parse().word;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    runtime.block_on(async {
-        match words.as_slice() {
-            ["worker", lane] => serve::worker(lane).await,
-            ["enqueue", kind, n] => {
-                let secs = feed::enqueue(kind, n.parse()?).await?;
-                println!("{}", serde_json::json!({ "secs": secs }));
-                Ok(())
-            }
-            ["pace", rate, secs] => feed::pace(rate.parse()?, secs.parse()?).await,
-            ["callers", goal, url, n] => quota::callers(goal, url, n.parse()?).await,
-            ["fanout", n] => feed::fanout(n.parse()?).await,
-            ["run", names @ ..] => {
-                let all = if names.is_empty() { run::SCENARIOS } else { names };
-                if all.iter().any(|name| *name != "quota") {
-                    run::need_tools()?;
+    runtime.block_on(act(word))
+}
+
+async fn act(word: Word) -> Result<()> {
+    match word {
+        Word::Run { scenarios, sizes } => {
+            scenario::need_tools()?;
+            for name in names(scenarios, &[scenario::SCENARIOS, scenario::OWN].concat()) {
+                for row in scenario::run(&name, &Peer::own()?, sizes.into()).await? {
+                    println!("{row}");
                 }
-                for name in all {
-                    for row in run::scenario(name).await? {
-                        println!("{row}");
-                    }
-                }
-                Ok(())
             }
-            _ => bail!("usage: muster-bench run [noop|two_hop|latency|fanout|quota] | worker LANE | enqueue KIND N | pace PER_S SECONDS | fanout N"),
+            Ok(())
         }
-    })
+        Word::Compare { scenarios, peers, installed, builds, rounds, json, sizes } => {
+            let mut all = vec![Peer::own()?];
+            for build in &builds {
+                let (name, file) = build.split_once('=').unwrap_or((build, build));
+                all.push(Peer::muster(name, file.as_ref())?);
+            }
+            for name in &peers {
+                all.push(Peer::other(name, &installed)?);
+            }
+            let scenarios = names(scenarios, scenario::SCENARIOS);
+            let plan = compare::Plan { scenarios, peers: all, rounds, size: sizes.into(), json };
+            compare::run(&plan, &mut |line| println!("{line}")).await
+        }
+        Word::Worker { lane } => serve::worker(&lane).await,
+        Word::Enqueue { kind, n } => {
+            let secs = feed::enqueue(&kind, n).await?;
+            println!("{}", serde_json::json!({ "secs": secs }));
+            Ok(())
+        }
+        Word::Pace { rate, secs } => feed::pace(rate, secs).await,
+        Word::Fanout { n } => feed::fanout(n).await,
+        Word::Callers { goal, url, n } => quota::callers(&goal, &url, n).await,
+    }
 }

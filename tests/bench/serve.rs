@@ -13,20 +13,33 @@ use tokio_util::sync::CancellationToken;
 
 /// The store as the environment names it.
 pub(crate) async fn store() -> Result<(Store, config::Redis)> {
-    let url = std::env::var("PEER_REDIS").unwrap_or_else(|_| "redis://127.0.0.1:7790/0".into());
-    let config = config::Redis { url, allow_no_persistence: true, ..config::Redis::default() };
+    store_at(&std::env::var("PEER_REDIS").unwrap_or_else(|_| "redis://127.0.0.1:7790/0".into())).await
+}
+
+/// The store at the address.
+pub(crate) async fn store_at(url: &str) -> Result<(Store, config::Redis)> {
+    let config = config::Redis { url: url.into(), allow_no_persistence: true, ..config::Redis::default() };
     Ok((Store::connect(&config).await?, config))
+}
+
+fn milliseconds(name: &str, default: u64) -> Duration {
+    Duration::from_millis(std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default))
 }
 
 struct Noop {
     marks: Marks,
     kind: Kind,
+    delay: Duration,
+    nap: Duration,
 }
 
 impl Handler for Noop {
     async fn handle(&self, job: Job) -> Outcome {
         let t = &job.claim.ticket;
         let value = t.input_context.as_str().unwrap_or("0");
+        if !self.delay.is_zero() {
+            tokio::time::sleep(self.delay).await;
+        }
         if self.kind == Kind::Review {
             self.marks.put("t", value);
             let item = VerdictItem {
@@ -49,7 +62,7 @@ impl Handler for Noop {
             "join" => self.marks.put("j", value),
             "nap" => {
                 self.marks.put("s", value);
-                tokio::time::sleep(Duration::from_secs(2)).await;
+                tokio::time::sleep(self.nap).await;
                 self.marks.put("e", value);
             }
             _ => {}
@@ -57,6 +70,11 @@ impl Handler for Noop {
         let report = Report { status: "done".into(), ..Report::default() };
         Outcome::Completed { report, overlay_ref: String::new(), actor: "bench-worker".into() }
     }
+}
+
+/// How long each handler waits: `PEER_DELAY_US`.
+fn delay() -> Duration {
+    Duration::from_micros(std::env::var("PEER_DELAY_US").ok().and_then(|d| d.parse().ok()).unwrap_or(0))
 }
 
 /// Serves the lane until it is killed. Lease and sweeper are the defaults.
@@ -83,6 +101,13 @@ pub(crate) async fn worker(lane: &str) -> Result<()> {
         redis,
     };
     tokio::spawn(consumer::sweeper::run(store.clone(), blobs.clone(), lease, 86_400, stop.clone()));
-    consumer::run(store, blobs, Noop { marks: Marks::open()?, kind }, options, stop).await?;
+    consumer::run(
+        store,
+        blobs,
+        Noop { marks: Marks::open()?, kind, delay: delay(), nap: milliseconds("PEER_NAP_MS", 2_000) },
+        options,
+        stop,
+    )
+    .await?;
     Ok(())
 }
