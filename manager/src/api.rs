@@ -2,6 +2,7 @@
 //! handler takes (see [`auth`]); every refusal has the shape of [`error`].
 
 pub(crate) mod auth;
+mod calls;
 mod drain;
 pub(crate) mod error;
 mod events;
@@ -66,6 +67,7 @@ pub(crate) fn router(api: Api, readiness: probe::Readiness) -> Router {
         .route("/v1/goals/{goal}", get(goals::show))
         .route("/v1/goals/{goal}/tickets", get(goals::tickets))
         .route("/v1/goals/{goal}/events", get(events::events))
+        .route("/v1/goals/{goal}/calls/{call}", get(calls::show))
         .route("/v1/goals/{goal}/files", get(files::list))
         .route("/v1/goals/{goal}/files/{*path}", get(files::show))
         .route("/v1/goals/{goal}/audit", get(goals::audit))

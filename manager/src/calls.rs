@@ -1,6 +1,7 @@
 //! The manager's model calls: one structured answer, why there is none, and what it cost (I10).
 
 use serde_json::Value;
+use shared::blob::Blobs;
 use shared::config::Lease;
 use shared::goal::Goal;
 use shared::model::{Account, Ask, CallRecord, ErrorClass, Message, Model, ModelError};
@@ -142,6 +143,7 @@ impl Call<'_> {
 pub(crate) fn model_for(
     model: Option<&Model>,
     store: &Store,
+    blobs: &Blobs,
     goal: &Goal,
     ticket: &str,
     lease: &Lease,
@@ -151,7 +153,7 @@ pub(crate) fn model_for(
     if budget > 0 && spent >= budget {
         return Err(Failure::Budget { budget, spent });
     }
-    Ok(model.on_account(Account::new(store, &goal.id, ticket, lease).in_a_hurry()))
+    Ok(model.on_account(Account::new(store, &goal.id, ticket, lease).keeping(blobs).in_a_hurry()))
 }
 
 /// Books one request on the goal, and on the ticket when it was about one. Money that was spent is booked even

@@ -244,7 +244,7 @@ impl Step<'_> {
     /// The model, if there is one and the goal may still spend (I7).
     fn may_ask(&self, ticket: &str) -> Result<Model, Stop> {
         let (m, lease) = (self.manager, &self.manager.config.lease);
-        let model = calls::model_for(m.model.as_ref(), &m.store, &self.goal, ticket, lease);
+        let model = calls::model_for(m.model.as_ref(), &m.store, &m.blobs, &self.goal, ticket, lease);
         model.map_err(|failure| Stop::of_failure(&failure))
     }
 

@@ -118,7 +118,8 @@ impl Reviewer {
         }
         let goal =
             self.store.goal(&ticket.goal).await?.ok_or_else(|| ReviewError::NoGoal(ticket.goal.clone()))?;
-        let account = Account::new(&self.store, &ticket.goal, &ticket.task_id, &self.config.lease);
+        let account =
+            Account::new(&self.store, &ticket.goal, &ticket.task_id, &self.config.lease).keeping(&self.blobs);
         let model = self.model.as_ref().map(|model| model.on_account(account));
         let judge = Judge {
             model: model.as_ref(),

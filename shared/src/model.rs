@@ -24,6 +24,7 @@ mod structured;
 #[cfg(test)]
 mod tests;
 mod tolerant;
+mod transcript;
 mod wire;
 mod wording;
 

@@ -25,7 +25,7 @@ mod waiter;
 
 pub use calls::*;
 pub use confirm::{Confirmation, Confirming};
-pub use ledger::{Reservation, Reserved};
+pub use ledger::{Reservation, Reserved, Used};
 pub use quota::{Admission, Endpoint, Heard, Lane, Turn};
 pub use scripts::script_names;
 pub use waiter::Waiter;

@@ -9,6 +9,7 @@
 #![expect(clippy::print_stderr, reason = "progress")]
 
 mod compare;
+mod dialects;
 mod feed;
 mod field;
 mod marks;
@@ -72,6 +73,8 @@ enum Word {
     Fanout { n: usize },
     /// N callers of a model server without end, booked on a goal.
     Callers { goal: String, url: String, n: usize },
+    /// The dialect experiment against a model server (key in PEER_KEY); one JSON line a dialect.
+    Dialects { url: String, model: String },
 }
 
 #[derive(Args, Clone, Copy)]
@@ -133,5 +136,6 @@ async fn act(word: Word) -> Result<()> {
         Word::Pace { rate, secs } => feed::pace(rate, secs).await,
         Word::Fanout { n } => feed::fanout(n).await,
         Word::Callers { goal, url, n } => quota::callers(&goal, &url, n).await,
+        Word::Dialects { url, model } => dialects::run(&url, &model).await,
     }
 }

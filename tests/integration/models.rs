@@ -189,3 +189,55 @@ async fn a16_what_one_worker_was_refused_no_other_asks_again() {
     assert_eq!(refusals.load(Ordering::SeqCst), 1);
     fleet.oracle().await.unwrap();
 }
+
+#[tokio::test]
+async fn i10_i12_every_call_can_be_looked_into_and_no_key_is_in_it() {
+    const KEY: &str = "sk-planted0123456789";
+    let script = company(vec![ticket("a", &[])]);
+    let model = Model::start(move |asked: &Asked| {
+        // The model quotes what it should not know.
+        match script(asked)? {
+            Answer::Calls(calls) if calls[0].0 == "write_file" => Some(Answer::Message {
+                message: json!({"role": "assistant", "content": format!("The key is {KEY}."), "tool_calls": [{"id": "c",
+                    "type": "function", "function": {"name": "write_file", "arguments": calls[0].1.to_string()}}]}),
+                finish: "tool_calls".into(),
+            }),
+            answer => Some(answer),
+        }
+    })
+    .await
+    .unwrap();
+    let fleet =
+        Fleet::plan().workers(1).model(&model.url()).env("MODEL__API_KEY", KEY).start().await.unwrap();
+    let api = fleet.api();
+    let goal = api.submit(&json!({"text": "look into it"})).await.unwrap();
+    api.reaches(&goal, &["done"]).await.unwrap();
+
+    let listed = fleet.muster(&["logs", &goal, "--calls"]).await.unwrap();
+    let lines: Vec<&str> = listed.stdout.lines().collect();
+    assert_eq!(lines.len(), model.asked().len(), "{listed:?}");
+    let line = lines.iter().find(|l| l.contains("worker")).unwrap();
+    let id = line.split_whitespace().last().unwrap();
+    let shown = wait::until("the body is written", scale::scale().patience(), async || {
+        let shown = fleet.muster(&["show", &goal, "--call", id, "--json"]).await?.json()?;
+        Ok((!shown["body"].is_null()).then_some(shown))
+    })
+    .await
+    .unwrap();
+    assert_eq!((&shown["record"]["role"], &shown["record"]["tier"]), (&json!("worker"), &json!("standard")));
+    assert!(shown["body"]["request"]["messages"].to_string().contains("# Your ticket: a"), "{shown}");
+    assert_eq!(shown["body"]["answer"]["text"], "The key is [redacted].");
+    assert_eq!(shown["body"]["answer"]["calls"][0]["name"], "write_file");
+    let unknown = fleet.muster(&["show", &goal, "--call", "ffffffffffff"]).await.unwrap();
+    assert!(unknown.code != 0 && unknown.stderr.contains("--calls"), "{unknown:?}");
+
+    let stats = fleet.muster(&["stats", "--json"]).await.unwrap().json().unwrap();
+    let calls: u64 = stats["usage"].as_array().unwrap().iter().map(|u| u["calls"].as_u64().unwrap()).sum();
+    assert_eq!(calls, model.asked().len() as u64, "{}", stats["usage"]);
+    let roles: Vec<&str> =
+        stats["usage"].as_array().unwrap().iter().map(|u| u["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["planner", "reviewer", "worker"]);
+    let drawn = fleet.muster(&["stats"]).await.unwrap().stdout;
+    assert!(drawn.contains("worker") && drawn.contains("0 in flight, 0 waiting"), "{drawn}");
+    fleet.oracle().await.unwrap();
+}

@@ -85,8 +85,9 @@ impl Worker {
             return Err(End::not_retryable("this worker has no model: set model.url and model.standard"));
         };
         // I7: each call is reserved on the goal's budget before it is sent.
-        let model =
-            &model.on_account(Account::new(&self.store, &ticket.goal, &ticket.task_id, &self.config.lease));
+        let model = &model.on_account(
+            Account::new(&self.store, &ticket.goal, &ticket.task_id, &self.config.lease).keeping(&self.blobs),
+        );
         let Some(role) = self.roles.find(&ticket.role) else {
             return Err(End::not_retryable(format!("there is no role `{}` here", ticket.role)));
         };

@@ -60,6 +60,8 @@ pub(super) async fn stats(State(api): State<Api>, Reader(_): Reader) -> Answer<S
         version: env!("CARGO_PKG_VERSION").into(),
         gauges: api.store.gauges().await?,
         model: api.config.model.is_configured(),
+        usage: api.store.usage().await?,
+        endpoints: api.store.quotas().await?,
     }))
 }
 

@@ -8,7 +8,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use shared::goal::{DeadlinePolicy, Goal};
-use shared::store::{Consumer, DeadLetter, Gauges, LogEvent, OpenDecision, PersonDecision, Violation};
+use shared::store::{
+    Consumer, DeadLetter, Endpoint, Gauges, LogEvent, OpenDecision, PersonDecision, Used, Violation,
+};
 use shared::ticket::{ReviewPolicy, Ticket};
 
 /// `POST /v1/goals` and `POST /v1/plans`.
@@ -233,6 +235,20 @@ pub(crate) struct Stats {
     pub(crate) gauges: Gauges,
     /// A model is configured for this manager.
     pub(crate) model: bool,
+    /// What was booked, by role, tier and model.
+    #[serde(default)]
+    pub(crate) usage: Vec<Used>,
+    /// How the models' endpoints stand.
+    #[serde(default)]
+    pub(crate) endpoints: Vec<Endpoint>,
+}
+
+/// Answer to `GET /v1/goals/{goal}/calls/{call}`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CallShown {
+    pub(crate) record: Value,
+    /// Request and answer, redacted and cut to size; null: they were not kept.
+    pub(crate) body: Value,
 }
 
 /// Answer to `GET /v1/dead-letters`.

@@ -10,14 +10,28 @@ use serde_json::Value;
 use shared::ticket::Check;
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  muster show last\n  muster show 0193f0a0/report --json | jq .result")]
+#[command(
+    after_help = "Examples:\n  muster show last\n  muster show last --call 0193f0a0c1\n  muster show 0193f0a0/report --json | jq .result"
+)]
 pub(crate) struct Args {
     /// A goal (first digits of its id, or `last`) or a ticket (GOAL/KEY, or first digits of its id).
     what: String,
+    /// One model call of the goal, by the first digits of its id: the record, the prompt, the answer.
+    #[arg(long, value_name = "ID")]
+    call: Option<String>,
 }
 
 pub(crate) async fn run(ctx: &Context, args: &Args) -> Result<Exit, CliError> {
     let client = ctx.client().await?;
+    if let Some(call) = &args.call {
+        let goal = match ids::any(&client, &args.what).await? {
+            Target::Goal(goal) => goal,
+            Target::Ticket(ticket) => text(&ticket, "goal").to_owned(),
+        };
+        let shown = client.get(&format!("/v1/goals/{}/calls/{}", segment(&goal), segment(call))).await?;
+        ctx.out.show(&shown, || format!("{shown:#}\n"))?;
+        return Ok(Exit::Done);
+    }
     match ids::any(&client, &args.what).await? {
         Target::Goal(id) => {
             let goal = client.get(&format!("/v1/goals/{}", segment(&id))).await?;

@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::error::{CliError, Exit};
-use super::out::{number, size, span, table, text};
+use super::out::{dollars, items, number, size, span, table, text};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -42,6 +42,7 @@ fn drawn(stats: &Value) -> String {
         number(gauges, "dead_letters"),
         size(number(gauges, "used_memory_bytes")),
     ));
+    drawn.push_str(&models(stats));
     let overdue = number(gauges, "oldest_lease_overdue_ms");
     if overdue > 0 {
         drawn.push_str(&format!("the oldest lease is overdue by {}\n", span(overdue)));
@@ -53,6 +54,54 @@ fn drawn(stats: &Value) -> String {
             "no model"
         };
         drawn.push_str(&format!("manager {} ({model})\n", text(stats, "version")));
+    }
+    drawn
+}
+
+/// Calls by role, tier and model, and how the endpoints stand; nothing where no model was called yet.
+fn models(stats: &Value) -> String {
+    let mut drawn = String::new();
+    let used: Vec<Vec<String>> = items(stats, "usage")
+        .iter()
+        .map(|u| {
+            let count = |name: &str| number(u, name).to_string();
+            vec![
+                text(u, "role").to_owned(),
+                text(u, "tier").to_owned(),
+                text(u, "model").to_owned(),
+                count("calls"),
+                count("failed"),
+                format!("{} ({} cached)", number(u, "input_tokens"), number(u, "cached_tokens")),
+                count("output_tokens"),
+                dollars(number(u, "microusd")),
+            ]
+        })
+        .collect();
+    if !used.is_empty() {
+        drawn.push('\n');
+        drawn.push_str(&table(
+            &["ROLE", "TIER", "MODEL", "CALLS", "FAILED", "INPUT", "OUTPUT", "COST"],
+            &used,
+        ));
+    }
+    for e in items(stats, "endpoints") {
+        let waiting: u64 =
+            ["managers_waiting", "reviewers_waiting", "workers_waiting"].iter().map(|f| number(e, f)).sum();
+        drawn.push_str(&format!(
+            "{}: {} in flight, {waiting} waiting",
+            text(e, "name"),
+            number(e, "in_flight")
+        ));
+        let rate = e.get("rate").and_then(Value::as_f64).unwrap_or(0.0);
+        if rate > 0.0 {
+            drawn.push_str(&format!(", pace {rate:.2} a second"));
+        }
+        for (field, word) in [("cool_down_ms", "cools down for"), ("closed_for_ms", "not called for")] {
+            if number(e, field) > 0 {
+                drawn.push_str(&format!(", {word} {}", span(number(e, field))));
+            }
+        }
+        drawn.push('\n');
     }
     drawn
 }

@@ -43,6 +43,8 @@ pub struct Model {
     /// Until one call tries whether it is back.
     pub breaker_open_ms: u64,
     pub response_bytes_max: usize,
+    /// What is kept of one request and its answer, redacted; 0: nothing.
+    pub record_bytes_max: usize,
     pub temperature: f32,
     /// Money for a million tokens, in millionths of a dollar.
     pub input_microusd_per_mtok: u64,
@@ -135,6 +137,7 @@ impl Default for Model {
             breaker_failures: 5,
             breaker_open_ms: 5_000,
             response_bytes_max: 8 * 1024 * 1024,
+            record_bytes_max: 256 * 1024,
             temperature: 0.2,
             input_microusd_per_mtok: 0,
             output_microusd_per_mtok: 0,

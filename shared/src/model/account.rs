@@ -2,6 +2,7 @@
 
 use super::CallRecord;
 use super::error::{ErrorClass, Fault};
+use crate::blob::{self, Blobs};
 use crate::config;
 use crate::store::{Reservation, Reserved, Store};
 use std::time::Duration;
@@ -20,6 +21,8 @@ pub struct Account {
     ticket: String,
     person_expiry_ms: u64,
     pub(super) patience: Duration,
+    /// Where bodies are kept.
+    blobs: Option<Blobs>,
 }
 
 /// What one request takes at most.
@@ -50,6 +53,7 @@ impl Account {
             ticket: ticket.into(),
             person_expiry_ms: lease.person_expiry_ms,
             patience: PATIENCE,
+            blobs: None,
         }
     }
 
@@ -57,6 +61,26 @@ impl Account {
     #[must_use]
     pub fn in_a_hurry(self) -> Self {
         Self { patience: HURRY, ..self }
+    }
+
+    /// Keeps what is said among the goal's blobs, as long as these are kept.
+    #[must_use]
+    pub fn keeping(self, blobs: &Blobs) -> Self {
+        Self { blobs: Some(blobs.clone()), ..self }
+    }
+
+    /// Keeps a text; its reference, or nothing where no texts are kept. It is written beside the work: no call waits
+    /// for its own record.
+    pub(super) fn keep_body(&self, text: impl FnOnce() -> String) -> String {
+        let Some(blobs) = self.blobs.clone() else { return String::new() };
+        let (text, goal) = (text(), self.goal.clone());
+        let reference = blob::reference(text.as_bytes());
+        tokio::spawn(async move {
+            if let Err(error) = blobs.put(&goal, text).await {
+                tracing::warn!(%error, goal, "what was said in a call is not kept");
+            }
+        });
+        reference
     }
 
     pub(super) fn is_in_a_hurry(&self) -> bool {

@@ -130,14 +130,20 @@ fn speaks_of_context(words: &str) -> bool {
     .any(|w| words.contains(w))
 }
 
-static KEYS: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new(r"(?i)\b(?:sk|pk|rk|key|gsk|xai)-[A-Za-z0-9_*-]{6,}|bearer\s+[^\s,;]+").ok());
+static KEYS: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"(?i)\b(?:sk|pk|rk|key|gsk|xai)-[A-Za-z0-9_*-]{6,}|bearer\s+[^\s,;\x22\\]+").ok()
+});
 
 /// Takes the key out of what a server said and cuts it to size (I12): providers quote keys in their errors.
 pub(super) fn redact(detail: &str, key: &str) -> String {
-    let mut clean = if key.is_empty() { detail.to_owned() } else { detail.replace(key, "[redacted]") };
-    if let Some(keys) = KEYS.as_ref() {
-        clean = keys.replace_all(&clean, "[redacted]").into_owned();
+    super::tolerant::cut(&clean(detail, key), DETAIL_BYTES_MAX).to_owned()
+}
+
+/// Takes the key, and whatever looks like one, out of a text.
+pub(super) fn clean(text: &str, key: &str) -> String {
+    let clean = if key.is_empty() { text.to_owned() } else { text.replace(key, "[redacted]") };
+    match KEYS.as_ref() {
+        Some(keys) => keys.replace_all(&clean, "[redacted]").into_owned(),
+        None => clean,
     }
-    super::tolerant::cut(&clean, DETAIL_BYTES_MAX).to_owned()
 }

@@ -17,6 +17,9 @@ pub struct CallRecord {
     /// `planner`, `worker` or `reviewer`.
     pub role: String,
     pub model: String,
+    /// Class of the model that was asked for.
+    #[serde(default)]
+    pub tier: String,
     /// How the answer was asked for: `native`, `json`, `xml` or `text`; a structured one `json_schema`, `json_object`
     /// or `plain`.
     pub dialect: String,
@@ -43,6 +46,9 @@ pub struct CallRecord {
     pub detail: String,
     /// What had to be read tolerantly in the answer.
     pub repairs: u32,
+    /// Blob of what was said, redacted and cut to size; empty: it was not kept.
+    #[serde(default)]
+    pub body: String,
 }
 
 impl CallRecord {

@@ -9,7 +9,8 @@ use super::governor::{Clock, Governor};
 use super::tolerant::{self, Thought};
 use super::wire::{Draft, Format, Request};
 use super::{
-    Account, Ask, CallRecord, Finish, Inner, Message, Reply, Usage, arguments, history, size, wording,
+    Account, Ask, CallRecord, Finish, Inner, Message, Reply, Usage, arguments, history, size, transcript,
+    wording,
 };
 use secrecy::ExposeSecret;
 use std::borrow::Cow;
@@ -344,6 +345,7 @@ impl<'a> Session<'a> {
             call: entered.as_ref().map(|e| e.call.clone()).unwrap_or_default(),
             role: self.ask.role.into(),
             model: self.model.into(),
+            tier: self.ask.tier.as_str().into(),
             dialect: match format {
                 Some(_) => traits.rung.as_str(),
                 None => traits.dialect.speech().word(),
@@ -416,6 +418,13 @@ impl<'a> Session<'a> {
                 detail = record.detail,
                 "model request failed"
             );
+        }
+        if let Some(account) = self.account
+            && config.record_bytes_max > 0
+        {
+            let key = config.api_key.expose_secret();
+            record.body =
+                account.keep_body(|| transcript::text(&body, outcome.as_ref(), key, config.record_bytes_max));
         }
         self.records.push(record);
         outcome

@@ -4,6 +4,7 @@ mod anthropic;
 mod conformance;
 mod fake;
 mod faults;
+mod fuzz;
 mod ladder;
 mod probe;
 mod reading;

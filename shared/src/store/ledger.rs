@@ -23,6 +23,23 @@ pub struct Reservation<'a> {
     pub person_expiry_ms: u64,
 }
 
+/// Calls of one role, tier and model.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+pub struct Used {
+    pub role: String,
+    pub tier: String,
+    pub model: String,
+    pub calls: u64,
+    /// Those of them that came to nothing.
+    pub failed: u64,
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    pub cached_tokens: u64,
+    /// Millionths of a dollar.
+    pub microusd: u64,
+}
+
 /// Whether the call may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reserved {
@@ -89,8 +106,57 @@ impl Store {
         microusd: u64,
         record: &serde_json::Value,
     ) -> Result<bool> {
-        let args = [arg(call), arg(goal), arg(ticket), arg(tokens), arg(microusd), arg(record)];
+        let word = |name: &str| record.get(name).and_then(serde_json::Value::as_str).unwrap_or_default();
+        let count = |name: &str| arg(record.get(name).and_then(serde_json::Value::as_u64).unwrap_or(0));
+        let label = match word("model") {
+            "" => String::new(),
+            model => format!("{}|{}|{model}", word("role"), word("tier")),
+        };
+        let args = [
+            arg(call),
+            arg(goal),
+            arg(ticket),
+            arg(tokens),
+            arg(microusd),
+            arg(record),
+            arg(label),
+            count("input_tokens"),
+            count("output_tokens"),
+            count("cached_tokens"),
+            arg(u8::from(!word("error").is_empty())),
+        ];
         Ok(reply::number(self.call(&scripts::SETTLE, &args).await?)? == 1)
+    }
+
+    /// What was booked since the store began, by role, tier and model.
+    ///
+    /// # Errors
+    /// [`StoreError`]; changes nothing.
+    pub async fn usage(&self) -> Result<Vec<Used>> {
+        let mut found = vec![];
+        for label in reply::texts(self.command("SMEMBERS", &[&self.keys.at("uses")]).await?)? {
+            let fields =
+                reply::texts(self.command("HGETALL", &[&self.keys.at(&format!("use:{label}"))]).await?)?;
+            let number = |name: &str| {
+                let pair = fields.chunks(2).find(|pair| pair.first().is_some_and(|f| f == name));
+                pair.and_then(|pair| pair.get(1)).and_then(|n| n.parse().ok()).unwrap_or(0)
+            };
+            let mut words = label.splitn(3, '|').map(str::to_owned);
+            let mut next = || words.next().unwrap_or_default();
+            found.push(Used {
+                role: next(),
+                tier: next(),
+                model: next(),
+                calls: number("calls"),
+                failed: number("failed"),
+                input_tokens: number("input"),
+                output_tokens: number("output"),
+                cached_tokens: number("cached"),
+                microusd: number("microusd"),
+            });
+        }
+        found.sort_by(|a, b| (&a.role, &a.tier, &a.model).cmp(&(&b.role, &b.tier, &b.model)));
+        Ok(found)
     }
 
     /// Books what was never reserved.

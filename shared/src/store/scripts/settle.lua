@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- settle: call id or empty, goal, ticket or empty, tokens, millionths of a dollar, record (JSON)
+-- settle: call id or empty, goal, ticket or empty, tokens, millionths of a dollar, record (JSON), label, input tokens,
+-- output tokens, cached tokens, failed (1 or 0)
 -- Whoever spent it, it is booked (I3, I10). With a call id it is booked once: a repeat, or a reservation that was
 -- settled at its worst case when it lapsed, books nothing more.   answers 1 when it was booked
 local call, goal, id = ARGV[1], ARGV[2], ARGV[3]
@@ -9,5 +10,16 @@ if redis.call('EXISTS', gk(goal)) == 0 then
 end
 if call ~= '' and not unreserve(goal, call) then return 0 end
 local t = spend(goal, id, ARGV[4], ARGV[5])
+local label = ARGV[7]
+if label ~= '' then
+  local use = P .. 'use:' .. label
+  if redis.call('SADD', P .. 'uses', label) == 1 and redis.call('SCARD', P .. 'uses') > 1000 then
+    redis.call('SREM', P .. 'uses', label) -- names of models come from outside: no growth without end
+  else
+    redis.call('HINCRBY', use, 'calls', 1)
+    for i, f in ipairs({ 'input', 'output', 'cached', 'failed' }) do redis.call('HINCRBY', use, f, ARGV[7 + i]) end
+    redis.call('HINCRBY', use, 'microusd', ARGV[5])
+  end
+end
 event(goal, 'model_call', t, '', '', '', ARGV[6])
 return 1

@@ -1,0 +1,59 @@
+//! One model call of a goal: its record, and what was said in it.
+
+use super::Api;
+use super::auth::Reader;
+use super::error::{Answer, ApiError};
+use super::types::CallShown;
+use axum::Json;
+use axum::extract::{Path, State};
+use serde_json::Value;
+use shared::blob::BlobError;
+
+/// Events looked at in one go.
+const PAGE: usize = 500;
+/// A body is smaller than this, whatever the configuration of whoever wrote it.
+const BODY_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// The call whose id begins so.
+pub(super) async fn show(
+    State(api): State<Api>,
+    Reader(caller): Reader,
+    Path((goal, call)): Path<(String, String)>,
+) -> Answer<CallShown> {
+    api.goal_for(&caller, &goal).await?;
+    let none = || ApiError::not_found("call", &call).hint("`muster logs GOAL --calls` lists them");
+    if call.is_empty() {
+        return Err(none());
+    }
+    let record = find(&api, &goal, &call).await?.ok_or_else(none)?;
+    let reference = record.get("body").and_then(Value::as_str).unwrap_or_default();
+    let body = match reference.is_empty() {
+        true => Value::Null,
+        false => match api.blobs.get(&goal, reference, BODY_BYTES_MAX).await {
+            Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or(Value::Null),
+            Err(error @ BlobError::NotFound(_)) => {
+                tracing::debug!(%error, "what was said is gone");
+                Value::Null
+            }
+            Err(error) => return Err(error.into()),
+        },
+    };
+    Ok(Json(CallShown { record, body }))
+}
+
+async fn find(api: &Api, goal: &str, call: &str) -> Result<Option<Value>, ApiError> {
+    let mut after = "0".to_owned();
+    loop {
+        let events = api.store.events(goal, &after, PAGE).await?;
+        let records = events.iter().filter(|e| e.event == "model_call");
+        for record in records.filter_map(|e| serde_json::from_str::<Value>(&e.detail).ok()) {
+            if record.get("call").and_then(Value::as_str).is_some_and(|id| id.starts_with(call)) {
+                return Ok(Some(record));
+            }
+        }
+        match events.last() {
+            Some(last) if events.len() == PAGE => after.clone_from(&last.id),
+            Some(_) | None => return Ok(None),
+        }
+    }
+}
