@@ -31,7 +31,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("codec", &["message"]),
     ("store", &["codec", "ticket", "goal", "message", "config", "telemetry"]),
     // The way to models, files and code.
-    ("model", &["store", "config", "ticket", "tool", "telemetry"]),
+    ("model", &["blob", "config", "store", "telemetry", "ticket", "tool"]),
     ("blob", &["config"]),
     ("sandbox", &["config"]),
     ("workspace", &["store", "blob", "sandbox", "config", "ticket", "goal"]),

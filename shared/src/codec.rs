@@ -170,4 +170,36 @@ mod tests {
             prop_assert_eq!(decode(&encode(&d).unwrap()).unwrap(), d);
         }
     }
+
+    /// Mutated envelopes for `MUSTER_FUZZ_SECONDS` (`tests/soak.sh fuzz`); what is read is read again as the same.
+    #[test]
+    fn fuzz_the_envelope() {
+        use rand::RngExt as _;
+        let seconds = std::env::var("MUSTER_FUZZ_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(3);
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(seconds);
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/fuzz/envelope");
+        let mut corpus = vec![encode(&sample()).unwrap()];
+        corpus.extend(std::fs::read_dir(folder).unwrap().map(|f| std::fs::read(f.unwrap().path()).unwrap()));
+        let mut rng = rand::rng();
+        let (mut tried, mut read) = (0, 0);
+        while tried < corpus.len() || std::time::Instant::now() < end {
+            let mut bytes = corpus[tried % corpus.len()].clone();
+            for _ in 0..if tried < corpus.len() { 0 } else { rng.random_range(1..=4) } {
+                let at = rng.random_range(0..=bytes.len());
+                match rng.random_range(0..4) {
+                    0 => bytes.truncate(at),
+                    1 => bytes.insert(at, rng.random()),
+                    2 => bytes.extend(vec![rng.random::<u8>(); 8]),
+                    _ => bytes.iter_mut().skip(at).take(1).for_each(|b| *b = rng.random()),
+                }
+            }
+            tried += 1;
+            let _ = header(&bytes);
+            if let Ok(delivery) = decode(&bytes) {
+                read += 1;
+                assert_eq!(decode(&encode(&delivery).unwrap()).unwrap(), delivery, "{bytes:?}");
+            }
+        }
+        assert!(read > 0 && tried > read, "{read} of {tried} were envelopes");
+    }
 }

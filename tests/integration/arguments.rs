@@ -98,7 +98,7 @@ async fn call_all(store: &Store) {
     let _ = store.quota_enter(&turn).await;
     let _ = store.quota_keep("host-model", "call-2", 60_000).await;
     let heard = Heard::Quota { retry_after_ms: Some(1_500) };
-    let _ = store.quota_leave(&turn, 1_000, heard, 30_000).await;
+    let _ = store.quota_leave(&turn, "1000:3:4", heard, 30_000).await;
     let _ = store.quotas().await;
     let _ = store.sweep(&shared::config::Lease::default()).await;
 }

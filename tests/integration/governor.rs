@@ -35,7 +35,7 @@ async fn enter(store: &Store, call: &str, cap: u32) -> Admission {
 }
 
 async fn leave(store: &Store, call: &str, heard: Heard, open_ms: u64) -> bool {
-    store.quota_leave(&turn(call, Lane::Worker, 0), u64::MAX >> 11, heard, open_ms).await.unwrap()
+    store.quota_leave(&turn(call, Lane::Worker, 0), "", heard, open_ms).await.unwrap()
 }
 
 fn is_in(admission: &Admission) -> bool {

@@ -44,7 +44,7 @@ impl Clock {
 /// A call that was let in.
 pub(super) struct Entered {
     pub(super) call: String,
-    at_ms: u64,
+    entry: String,
 }
 
 /// Short word of endpoint and model together: part of keys.
@@ -94,7 +94,7 @@ impl<'a> Governor<'a> {
         clock: &mut Clock,
         ask: &Ask<'_>,
     ) -> Result<Entered, Fault> {
-        let mut entered = Entered { call: new_id(), at_ms: 0 };
+        let mut entered = Entered { call: new_id(), entry: String::new() };
         let mut waiting = None;
         loop {
             self.enter(&mut entered, clock, ask, &mut waiting).await?;
@@ -126,8 +126,8 @@ impl<'a> Governor<'a> {
     ) -> Result<(), Fault> {
         loop {
             let (ms, why) = match self.account.store().quota_enter(&self.turn(&entered.call)).await {
-                Ok(Admission::Ok { entered_ms }) => {
-                    entered.at_ms = entered_ms;
+                Ok(Admission::Ok { entry }) => {
+                    entered.entry = entry;
                     return Ok(());
                 }
                 Ok(Admission::Wait { ms, why }) => (ms, why),
@@ -206,7 +206,8 @@ impl<'a> Governor<'a> {
 
     async fn leave(&self, entered: &Entered, heard: Heard) -> bool {
         let turn = self.turn(&entered.call);
-        let left = self.account.store().quota_leave(&turn, entered.at_ms, heard, self.config.breaker_open_ms);
+        let left =
+            self.account.store().quota_leave(&turn, &entered.entry, heard, self.config.breaker_open_ms);
         left.await.unwrap_or_else(|error| {
             tracing::warn!(%error, call = entered.call, "the fleet was not told how a call went");
             false

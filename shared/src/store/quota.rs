@@ -36,8 +36,8 @@ pub struct Turn<'a> {
 /// Whether a call may be sent now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// When it was let in, by the store's clock; [`Store::quota_leave`] wants it back.
-    Ok { entered_ms: u64 },
+    /// The note of its entry, which [`Store::quota_leave`] wants back.
+    Ok { entry: String },
     /// Not before this, and why: `cool-down`, `breaker`, `in flight`, `pace` or `ramp`. It is to ask again within
     /// two seconds, or it loses its place.
     Wait { ms: u64, why: String },
@@ -102,7 +102,7 @@ impl Store {
         let part = |n: usize| parts.get(n).map_or("", String::as_str);
         let number = || part(1).parse().map_err(|_| StoreError::Broken(format!("quota answered {parts:?}")));
         match part(0) {
-            "OK" => Ok(Admission::Ok { entered_ms: number()? }),
+            "OK" => Ok(Admission::Ok { entry: part(1).to_owned() }),
             "WAIT" => Ok(Admission::Wait { ms: number()?, why: part(2).to_owned() }),
             _ => Err(StoreError::Broken(format!("quota answered {parts:?}"))),
         }
@@ -118,14 +118,14 @@ impl Store {
         Ok(())
     }
 
-    /// The call is over, or waits no more. `true`: the breaker is open.
+    /// The call is over, or waits no more; `entry` is empty when it was never let in. `true`: the breaker is open.
     ///
     /// # Errors
     /// [`StoreError`]; the member expires by itself then.
     pub async fn quota_leave(
         &self,
         turn: &Turn<'_>,
-        entered_ms: u64,
+        entry: &str,
         heard: Heard,
         open_ms: u64,
     ) -> Result<bool> {
@@ -141,7 +141,7 @@ impl Store {
             arg("leave"),
             arg(turn.endpoint),
             arg(turn.call),
-            arg(entered_ms),
+            arg(entry),
             arg(word),
             arg(hint),
             arg(turn.failures_max),

@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
 -- quota: the fleet's governor of one endpoint and model: who calls next, how fast, and whether at all.
 --   enter: endpoint, call, expiry ms, lane (0 goes before 1 goes before 2), in flight max (0: no cap), failures max
---          (0: no breaker), requests a minute (0: learnt), name      {OK, entered at} or {WAIT, ms, why}
+--          (0: no breaker), requests a minute (0: learnt), name      {OK, entry} or {WAIT, ms, why}
 --   keep:  endpoint, call, expiry ms
---   leave: endpoint, call, entered at, ok | quota | network | overload | none, hint ms or empty, failures max, open ms,
+--   leave: endpoint, call, its entry or empty, ok | quota | network | overload | none, hint ms or empty, failures max, open ms,
 --          requests a minute      {1} while the breaker is open
 --   look:  endpoint      {field, value, …}
 -- Pace: until the first 429 calls are let out on a steep ramp, so that a limit is found with few refusals. At a 429 the
@@ -17,10 +17,12 @@ local WAITER_MS = 3000 -- who has not asked for this long waits no more
 local POLL_MS = 1000 -- longest pause between two questions of a waiter
 local LANE = 1e13 -- above any time in ms: lanes first, then by arrival
 local RAMP_FIRST, RAMP_RATE, RAMP_DOUBLES_MS, RAMP_MS = 10, 50, 100, 1000
-local MARGIN, GROWTH, HASTE = 0.98, 0.00015, 40
+local MARGIN, GROWTH, HASTE = 0.98, 0.00015, 30
+local FEW, STEP = 5, 0.7 -- so few answers between two refusals are no measure: at most this step down
+local FIRST = 0.85 -- of what went out just before the first refusal some was refused as well
 local RATE_MIN, RATE_MAX = 0.01, 10000
 local F = { 'until', 'failures', 'open_until', 'probe', 'probe_until', 'hits', 'rate', 'level', 'at', 'ramp_at', 'empty_at',
-  'sent', 'full', 'answers', 'second', 'now', 'before', 'burst_s', 'name', 'cooled' }
+  'sent', 'full', 'answers', 'second', 'now', 'before', 'burst_s', 'name', 'cooled', 'heard_at' }
 local v = {}
 for i, value in ipairs(redis.call('HMGET', key, unpack(F))) do v[F[i]] = value or '' end
 local function num(f) return tonumber(v[f]) or 0 end
@@ -51,7 +53,7 @@ end
 
 if what == 'enter' then
   local expiry, lane, cap, failures_max, fixed = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
-  if redis.call('ZSCORE', flight, call) then return { 'OK', string.format('%d', NOW) } end
+  if redis.call('ZSCORE', flight, call) then return { 'OK', '' } end
   if v.name == '' then
     redis.call('HSET', key, 'name', ARGV[9])
     redis.call('SADD', P .. 'govs', ARGV[2])
@@ -102,11 +104,15 @@ if what == 'enter' then
   redis.call('HSET', key, 'level', text(level - 1), 'at', NOW, 'ramp_at', ramp_at, 'sent', num('sent') + 1, 'full', full,
     'second', second, 'now', here + 1, 'before', before)
   redis.call('EXPIRE', key, IDLE_S)
-  return { 'OK', string.format('%d', NOW) }
+  -- When it went, as which one since the last refusal, and how many within the last seconds: refusals come back out of
+  -- order and late, and must be reckoned with what was true when their call went.
+  return { 'OK', string.format('%d:%d:%d', NOW, num('sent') + 1, here + 1 + before) }
 end
 
 -- leave
-local entered, word, hint = tonumber(ARGV[4]) or 0, ARGV[5], tonumber(ARGV[6])
+local entered, nth, recent = string.match(ARGV[4], '^(%d+):(%d+):(%d+)$')
+entered, nth, recent = tonumber(entered) or NOW, tonumber(nth) or num('sent'), tonumber(recent) or num('now') + num('before')
+local word, hint = ARGV[5], tonumber(ARGV[6])
 local failures_max, open_ms, fixed = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
 leave_line()
 -- A repeat after a lost answer counts nothing twice; a member that expired is heard all the same.
@@ -123,24 +129,27 @@ elseif word == 'quota' then
   failures = 0
   local hits, rate = num('hits'), num('rate')
   -- Refused side by side is one refusal: the calls were sent before the fleet heard of the first.
-  if entered >= num('empty_at') then
+  if entered >= num('heard_at') then
     hits = hits + 1
-    local took = math.max(num('sent') - 1, 0)
-    local set = { 'hits', hits, 'failures', 0, 'probe', '', 'empty_at', NOW, 'sent', 0, 'full', '', 'answers', 0, 'level', '0', 'at', NOW, 'cooled', 0 }
+    local took = math.max(nth - 1, 0)
+    local set = { 'hits', hits, 'failures', 0, 'probe', '', 'empty_at', entered, 'heard_at', NOW, 'sent', 0, 'full', '', 'answers', 0, 'level', '0', 'at', NOW, 'cooled', 0 }
     local function put(f, value) set[#set + 1] = f; set[#set + 1] = value end
     if fixed > 0 then
       rate = fixed / 60
     elseif rate == 0 then
       -- Nothing is known but what came through just now.
-      rate = math.max(num('now') + (math.floor(NOW / 1000) == num('second') and num('before') or 0) - 1, 1)
+      local out = math.floor(NOW / 1000) - num('second') <= 1 and num('now') + num('before') - 1 or 0
+      rate = math.max(recent - 1, out * FIRST, 1)
       put('burst_s', '1')
     elseif took > 0 then
-      local dt = math.max((NOW - num('empty_at')) / 1000, 0.001)
+      local dt = math.max((entered - num('empty_at')) / 1000, 0.001)
       -- While we were silent a small bucket ran over: the truth lies between both.
-      local silent = math.max(math.min(num('until'), NOW) - num('empty_at'), 0) / 1000
+      local silent = math.max(math.min(num('until'), entered) - num('empty_at'), 0) / 1000
       local low, high = took / dt, took / math.max(dt - silent, 0.001)
       if v.full == '1' then high = math.max(high, rate) end
-      rate = math.max(math.min(math.max(rate * 0.95, low), high) * MARGIN, RATE_MIN)
+      local new = math.min(math.max(rate * 0.95, low), high) * MARGIN
+      if took < FEW then new = math.max(new, rate * STEP) end
+      rate = math.max(new, RATE_MIN)
       local burst = tonumber(v.burst_s) or 1
       if took <= rate * burst + 1 then put('burst_s', text(math.max(burst / 2, 0.001))) end
     end

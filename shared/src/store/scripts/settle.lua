@@ -10,7 +10,7 @@ if redis.call('EXISTS', gk(goal)) == 0 then
 end
 if call ~= '' and not unreserve(goal, call) then return 0 end
 local t = spend(goal, id, ARGV[4], ARGV[5])
-local label = ARGV[7]
+local label = ARGV[7] or '' -- a program of the version before names none
 if label ~= '' then
   local use = P .. 'use:' .. label
   if redis.call('SADD', P .. 'uses', label) == 1 and redis.call('SCARD', P .. 'uses') > 1000 then
