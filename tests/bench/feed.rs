@@ -127,3 +127,12 @@ pub(crate) async fn layered(store: &Store, layers: usize, width: usize) -> Resul
     }
     submit(store, &held, &tickets).await
 }
+
+/// A goal of `n` tickets that are reviewed by code.
+pub(crate) async fn reviewed(store: &Store, n: usize) -> Result<Held> {
+    let held = planned(store).await?;
+    let tickets: Vec<_> =
+        (0..n).map(|v| ticket(&held.id, "hop", &v.to_string(), ReviewPolicy::Code, vec![])).collect();
+    submit(store, &held, &tickets).await?;
+    Ok(held)
+}

@@ -9,6 +9,7 @@
 #![expect(clippy::print_stderr, reason = "progress")]
 
 mod compare;
+mod costs;
 mod dialects;
 mod feed;
 mod field;
@@ -18,6 +19,7 @@ mod peer;
 mod quota;
 mod scenario;
 mod serve;
+mod simulate;
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
@@ -37,7 +39,7 @@ struct Cli {
 enum Word {
     /// Measure this program; one JSON line a number.
     Run {
-        /// noop, two_hop, latency, fanout, crash, critical_path, independent, recovery, tenants, memory, retained, quota; none
+        /// noop, two_hop, latency, fanout, crash, critical_path, independent, recovery, tenants, memory, retained, costs, quota; none
         /// means all.
         scenarios: Vec<String>,
         #[command(flatten)]
@@ -62,6 +64,27 @@ enum Word {
         json: bool,
         #[command(flatten)]
         sizes: Sizes,
+    },
+    /// Compute what one Redis carries, from measured costs (deploy/SCALING.md).
+    Simulate {
+        #[arg(long)]
+        agents: usize,
+        /// Model calls of a ticket.
+        #[arg(long, default_value_t = 6)]
+        calls: u64,
+        #[arg(long, default_value_t = 5_000)]
+        call_ms: u64,
+        /// Redis' time for a ticket's life, in microseconds.
+        #[arg(long)]
+        life_us: u64,
+        /// Redis' time for one model call.
+        #[arg(long)]
+        call_us: u64,
+        /// Redis' time for one renewal of one ticket.
+        #[arg(long)]
+        renew_us: u64,
+        #[arg(long, default_value_t = 200_000)]
+        tickets: usize,
     },
     /// Serve a lane until killed.
     Worker { lane: String },
@@ -126,6 +149,11 @@ async fn act(word: Word) -> Result<()> {
             let scenarios = names(scenarios, scenario::SCENARIOS);
             let plan = compare::Plan { scenarios, peers: all, rounds, size: sizes.into(), json };
             compare::run(&plan, &mut |line| println!("{line}")).await
+        }
+        Word::Simulate { agents, calls, call_ms, life_us, call_us, renew_us, tickets } => {
+            let fleet = simulate::Fleet { agents, calls, call_ms, life_us, call_us, renew_us };
+            println!("{}", simulate::run(fleet, tickets));
+            Ok(())
         }
         Word::Worker { lane } => serve::worker(&lane).await,
         Word::Enqueue { kind, n } => {

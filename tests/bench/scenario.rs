@@ -23,7 +23,7 @@ pub(crate) const SCENARIOS: &[&str] = &["noop", "two_hop", "latency", "fanout", 
 
 /// Scenarios of this program alone: the peers have no such thing.
 pub(crate) const OWN: &[&str] =
-    &["critical_path", "independent", "recovery", "tenants", "memory", "retained", "quota"];
+    &["critical_path", "independent", "recovery", "tenants", "memory", "retained", "costs", "quota"];
 
 /// Sizes and patience of a run.
 #[derive(Clone, Copy, Debug)]
@@ -152,6 +152,7 @@ pub(crate) async fn run(name: &str, peer: &Peer, size: Size) -> Result<Vec<Value
         "tenants" => own::tenants(peer, size).await,
         "memory" => own::memory(peer, size).await,
         "retained" => own::retained(peer, size).await,
+        "costs" => crate::costs::run(peer, size).await,
         "quota" => crate::quota::run().await,
         other => bail!("no scenario {other}: {}", [SCENARIOS, OWN].concat().join(", ")),
     }
