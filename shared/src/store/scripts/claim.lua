@@ -118,48 +118,64 @@ local function claim_work(lane, prio)
   if rcall('EXISTS', ring) == 1 then left = true end
 end
 
--- The first ten, then ten from anywhere behind them: what is passed over at the front hides nothing for ever.
-local function look(card, range)
-  local found = range(0, 9)
-  if card > 10 then
-    local from = 10 + tonumber(string.sub(prefix, 2, 8), 16) % (card - 10)
-    for _, v in ipairs(range(from, from + 9)) do found[#found + 1] = v end
-  end
-  return found
+-- Ten from anywhere behind the front: what is passed over there hides nothing for ever.
+local function behind(card, front, range)
+  if card <= front then return {} end
+  local from = front + tonumber(string.sub(prefix, 2, 8), 16) % (card - front)
+  return range(from, from + 9)
 end
 -- Reviewers pass over what they may not take without popping it.
 local passed = false
-local function claim_review(lane, prio)
-  local ring = P .. 'ring:' .. lane .. ':' .. prio
-  local goals = look(rcall('ZCARD', ring), function(a, b) return rcall('ZRANGE', ring, a, b) end)
-  if #goals > 10 then passed = true end
+local function review_some(g, lane, prio, list, raws)
+  local before = #got
+  for _, raw in ipairs(raws) do
+    if #got >= n then left = true; break end
+    local id, epoch = parse(raw)
+    local t = id and load(id)
+    if not id then
+      rcall('LREM', list, 1, raw)
+      dead(lane, raw, 'header does not parse')
+    elseif not is_current(t, epoch) then
+      rcall('LREM', list, 1, raw)
+    elseif t.work_actor ~= actor or actor == '' then
+      rcall('LREM', list, 1, raw)
+      take(t, raw, g)
+    end
+  end
+  ring_pass(g, lane, prio, ring_mates(g, lane, prio) * (#got - before))
+  return #got > before
+end
+local function review_goals(goals, lane, prio)
+  -- Each goal's share of what is wanted, so that none has all of a big claim.
+  local front = math.max(10, math.ceil((n - #got) / math.max(#goals, 1)))
   for _, goal in ipairs(goals) do
     local g = goal_of(goal)
     if not g then
-      rcall('ZREM', ring, goal)
+      rcall('ZREM', P .. 'ring:' .. lane .. ':' .. prio, goal)
     elseif not claimable(g, false) then
       ring_remove(g, lane, prio)
     else
       local list = gk(goal) .. ':q:' .. lane .. ':' .. prio
-      local raws = look(rcall('LLEN', list), function(a, b) return rcall('LRANGE', list, a, b) end)
-      if #raws > 10 then passed = true end
-      for _, raw in ipairs(raws) do
-        if #got >= n then left = true; return end
-        local id, epoch = parse(raw)
-        local t = id and load(id)
-        if not id then
-          rcall('LREM', list, 1, raw)
-          dead(lane, raw, 'header does not parse')
-        elseif not is_current(t, epoch) then
-          rcall('LREM', list, 1, raw)
-        elseif t.work_actor ~= actor or actor == '' then
-          rcall('LREM', list, 1, raw)
-          ring_pass(g, lane, prio, ring_mates(g, lane, prio))
-          take(t, raw, g)
-        end
+      local function range(first, last) return rcall('LRANGE', list, first, last) end
+      -- Behind the front only when that gave nothing: taking from the middle of a long list is dear.
+      if not review_some(g, lane, prio, list, range(0, front - 1)) then
+        local raws = behind(rcall('LLEN', list), front, range)
+        if #raws > 0 then passed = true end
+        review_some(g, lane, prio, list, raws)
       end
       if rcall('LLEN', list) == 0 then ring_remove(g, lane, prio) end
     end
+    if #got >= n then left = true; return end
+  end
+end
+local function claim_review(lane, prio)
+  local ring = P .. 'ring:' .. lane .. ':' .. prio
+  local function range(first, last) return rcall('ZRANGE', ring, first, last) end
+  review_goals(range(0, 9), lane, prio)
+  if #got == 0 then
+    local goals = behind(rcall('ZCARD', ring), 10, range)
+    if #goals > 0 then passed = true end
+    review_goals(goals, lane, prio)
   end
 end
 
