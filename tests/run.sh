@@ -16,6 +16,9 @@ command -v redis-server >/dev/null || missing+=(redis-server)
 command -v bwrap >/dev/null || missing+=(bubblewrap)
 command -v python3 >/dev/null || missing+=(python3)
 command -v cc >/dev/null || missing+=(gcc libc6-dev)
+command -v promtool >/dev/null || missing+=(prometheus)
+command -v systemd-analyze >/dev/null || missing+=(systemd)
+/usr/bin/python3 -c 'import seccomp' 2>/dev/null || missing+=(python3-seccomp)
 if [ ${#missing[@]} -gt 0 ]; then
   command -v apt-get >/dev/null || die "missing: ${missing[*]}. Install them with your package manager and run this again"
   root=()
@@ -25,7 +28,7 @@ if [ ${#missing[@]} -gt 0 ]; then
   fi
   say "installing ${missing[*]}"
   "${root[@]}" apt-get update -qq
-  # The server's own service stays off: every test starts a redis-server of its own.
+  # The servers' own services stay off: every test starts a redis-server or prometheus of its own.
   "${root[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 fi
 

@@ -189,6 +189,7 @@ pub(crate) fn count(tier: Tier, record: &CallRecord) {
         _ => metrics::Call::Ours,
     };
     let took = std::time::Duration::from_millis(record.duration_ms);
+    metrics::model_cost(metrics::Role::Manager, record.microusd);
     metrics::model_call(
         metrics::Role::Manager,
         tier.as_str(),

@@ -1,7 +1,7 @@
 //! The process in the fleet's list, the orders that a person gave it, and the store's gauges for the metrics.
 
 use crate::slots::{LANE, Slots};
-use shared::store::{Consumer, Store, StoreError};
+use shared::store::Consumer;
 use shared::telemetry::metrics;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -47,9 +47,16 @@ pub(crate) async fn run(slots: Slots) {
             state = now;
         }
         if is_due(measured, GAUGES) {
-            match measure(&slots.manager.store).await {
-                Ok(()) => measured = Some(Instant::now()),
-                Err(error) => tracing::debug!(%error, "no gauges"),
+            match slots.manager.store.measure().await {
+                Ok(seen) => {
+                    metrics::seen(Some(seen));
+                    measured = Some(Instant::now());
+                }
+                Err(error) => {
+                    // Nothing is better than numbers of some time ago: an alert watches for their absence.
+                    metrics::seen(None);
+                    tracing::debug!(%error, "the fleet could not be measured");
+                }
             }
         }
         tokio::select! {
@@ -76,23 +83,6 @@ async fn obey(slots: &Slots) -> Option<&'static str> {
     };
     slots.cordoned.store(state == "cordoned", Ordering::Relaxed);
     Some(state)
-}
-
-async fn measure(store: &Store) -> Result<(), StoreError> {
-    let gauges = store.gauges().await?;
-    for (lane, demand) in &gauges.demand {
-        metrics::lane(lane, *demand, gauges.consumers.get(lane).copied().unwrap_or(0));
-    }
-    metrics::store(&metrics::StoreGauges {
-        leased: gauges.leased,
-        delayed: gauges.delayed,
-        people: gauges.people,
-        dead_letters: gauges.dead_letters,
-        goals_live: gauges.goals_live,
-        oldest_lease_overdue_ms: gauges.oldest_lease_overdue_ms,
-        used_memory_bytes: gauges.used_memory_bytes,
-    });
-    Ok(())
 }
 
 fn entry(slots: &Slots, state: &str, started_at_ms: u64) -> Consumer {

@@ -72,6 +72,7 @@ impl Handler for Reviewer {
         match self.review(&job).await {
             Ok(items) => {
                 let verdict = Verdict { items };
+                verdict.items.iter().for_each(|item| metrics::review_item(item.by_code, item.pass));
                 let failed = verdict.items.iter().filter(|i| !i.pass).count();
                 tracing::info!(ticket = %ticket.task_id, goal = %ticket.goal, epoch = ticket.epoch,
                     items = verdict.items.len(), failed, "reviewed");
@@ -141,6 +142,7 @@ impl Reviewer {
             let took = Duration::from_millis(record.duration_ms);
             let (tier, role) = (self.config.reviewer.tier.as_str(), metrics::Role::Reviewer);
             let call = call_of(&record.error);
+            metrics::model_cost(role, record.microusd);
             metrics::model_call(role, tier, call, took, record.input_tokens, record.output_tokens);
             if record.settled {
                 continue;

@@ -4,7 +4,7 @@
 //! anything is opened; the first SIGINT or SIGTERM cancels the stop token, the second leaves at once (130).
 
 use crate::config::Config;
-use crate::telemetry;
+use crate::telemetry::{self, metrics::Role};
 use std::future::Future;
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -78,6 +78,7 @@ where
             loaded
         }
     };
+    telemetry::metrics::begin(Role::of(program.name.trim_start_matches("muster-")));
     // Before the runtime: the exporter's blocking client must not be made inside one.
     let telemetry = match telemetry::init(program.name, &config.telemetry) {
         Ok(guard) => guard,

@@ -13,6 +13,7 @@ mod goals;
 mod keys;
 mod ledger;
 mod link;
+mod measure;
 mod people;
 mod quota;
 mod reply;

@@ -10,6 +10,7 @@ pub mod model;
 pub mod oracle;
 pub mod preload;
 pub mod process;
+pub mod prometheus;
 pub mod proxy;
 pub mod redis;
 pub mod resp;

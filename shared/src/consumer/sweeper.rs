@@ -34,7 +34,9 @@ pub async fn run(
             () = stop.cancelled() => return,
             () = tokio::time::sleep(jitter(period)) => {}
         }
-        match round(&store, &lease, &stop).await {
+        let swept = round(&store, &lease, &stop).await;
+        metrics::sweep(swept.is_ok());
+        match swept {
             Ok(()) => {
                 if failing {
                     tracing::info!("sweeping again");

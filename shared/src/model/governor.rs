@@ -218,19 +218,20 @@ impl<'a> Governor<'a> {
 /// A call waits as long as this lives: the work's clock stands still, and the wait can be seen.
 struct Waiting<'a> {
     ask: &'a Ask<'a>,
+    since: Instant,
 }
 
 impl<'a> Waiting<'a> {
     fn begin(ask: &'a Ask<'a>) -> Self {
         (ask.on_wait)(true);
-        metrics::model_waits(ask.role, true);
-        Self { ask }
+        metrics::model_wait_begins(ask.role);
+        Self { ask, since: Instant::now() }
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        metrics::model_waits(self.ask.role, false);
+        metrics::model_wait_ends(self.ask.role, self.since.elapsed());
         (self.ask.on_wait)(false);
     }
 }

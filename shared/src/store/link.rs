@@ -6,6 +6,7 @@
 
 use super::{Result, StoreError};
 use crate::config;
+use crate::telemetry::metrics::{self, Redis as Event};
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::ClusterClient;
 use redis::cluster_async::ClusterConnection;
@@ -13,7 +14,7 @@ use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType}
 use redis::{AsyncConnectionConfig, Cmd, ErrorKind, IntoConnectionInfo, ServerErrorKind, Value};
 use secrecy::ExposeSecret;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 
 /// Tries of one call before it is given back as unavailable; the waits between them are doubled.
@@ -305,25 +306,43 @@ impl Link {
                     continue;
                 }
             };
+            let sent = Instant::now();
             let mut answer = conn.run(cmd).await;
             if let (Err(e), Some(full)) = (&answer, fallback)
                 && class(e) == Ask::Load
             {
+                metrics::redis_event(Event::ScriptLoaded);
                 answer = conn.run(full).await;
             }
             let e = match answer {
-                Ok(value) => return Ok(value),
+                Ok(value) => {
+                    metrics::redis_call(sent.elapsed());
+                    return Ok(value);
+                }
                 Err(e) => e,
             };
             match class(&e) {
-                Ask::Reconnect => self.drop_if(generation).await,
-                Ask::Wait => {}
-                Ask::OutOfMemory => return Err(StoreError::OutOfMemory),
-                Ask::Refused => return Err(StoreError::Refused(e.to_string())),
-                Ask::Load | Ask::Broken => return Err(StoreError::Broken(e.to_string())),
+                Ask::Reconnect => {
+                    metrics::redis_event(Event::Reconnect);
+                    self.drop_if(generation).await;
+                }
+                Ask::Wait => metrics::redis_event(Event::Wait),
+                Ask::OutOfMemory => {
+                    metrics::redis_event(Event::OutOfMemory);
+                    return Err(StoreError::OutOfMemory);
+                }
+                Ask::Refused => {
+                    metrics::redis_event(Event::Refused);
+                    return Err(StoreError::Refused(e.to_string()));
+                }
+                Ask::Load | Ask::Broken => {
+                    metrics::redis_event(Event::Broken);
+                    return Err(StoreError::Broken(e.to_string()));
+                }
             }
             last = e.to_string();
         }
+        metrics::redis_event(Event::Unavailable);
         Err(StoreError::Unavailable(last))
     }
 }

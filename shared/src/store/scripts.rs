@@ -74,6 +74,7 @@ scripts! {
     GOAL_KEYS = "goal_keys";
     MANAGE_CLAIM = "manage_claim";
     MANAGE_FINISH = "manage_finish";
+    MEASURE = "measure";
     OUTCOME = "outcome";
     PATCH = "patch";
     PLAN_STORE = "plan_store";

@@ -67,7 +67,7 @@ impl Store {
     }
 }
 
-fn field(info: &str, name: &str) -> String {
+pub(super) fn field(info: &str, name: &str) -> String {
     info.lines()
         .find_map(|l| l.strip_prefix(name).and_then(|r| r.strip_prefix(':')))
         .map(|v| v.trim().to_owned())

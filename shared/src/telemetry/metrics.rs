@@ -1,147 +1,31 @@
-//! Every metric of the three programs: name, help, labels. A number to watch is added here and nowhere else.
+//! Every metric of the three programs: name, help, labels. A number to watch is added here and nowhere else, and
+//! described in `deploy/METRICS.md` (a test compares them).
 //!
-//! Label values come from the enums below or from the configuration (lanes), never from ids, tenants, hosts,
-//! URLs, model output or error texts (Q51): the count of series must not grow with the work.
+//! Label values come from the enums in [`words`] or from the configuration (lanes, at most [`LANES_MAX`] of them),
+//! never from ids, tenants, hosts, URLs, model output or error texts (Q51): the count of series must not grow with
+//! the work. [`begin`] makes every series of a program at its start, so that a rate has a zero to begin from.
 
+mod words;
+
+pub use words::{Answer, Call, Outcome, Redis, Role};
+
+use prometheus::proto::MetricFamily;
 use prometheus::{
-    Encoder as _, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
-    Opts, Registry, TextEncoder,
+    Encoder as _, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec,
+    IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
 };
-use std::sync::LazyLock;
+use std::collections::BTreeMap;
+use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
-
-/// Which program, or whose phase of a ticket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    Manager,
-    Worker,
-    Reviewer,
-}
-
-impl Role {
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Manager => "manager",
-            Self::Worker => "worker",
-            Self::Reviewer => "reviewer",
-        }
-    }
-
-    /// The role of that name; what is not known counts as the worker's.
-    #[must_use]
-    pub fn of(name: &str) -> Self {
-        match name {
-            "manager" | "planner" => Self::Manager,
-            "reviewer" => Self::Reviewer,
-            _ => Self::Worker,
-        }
-    }
-}
-
-/// What a handler made of a ticket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    Completed,
-    Passed,
-    ItemFailed,
-    Fault,
-    Wait,
-    NotRetryable,
-    Released,
-    Parked,
-    Conflict,
-    Panic,
-    /// The lease was lost or the ticket cancelled under it.
-    Dropped,
-}
-
-impl Outcome {
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Completed => "completed",
-            Self::Passed => "passed",
-            Self::ItemFailed => "item_failed",
-            Self::Fault => "fault",
-            Self::Wait => "wait",
-            Self::NotRetryable => "not_retryable",
-            Self::Released => "released",
-            Self::Parked => "parked",
-            Self::Conflict => "conflict",
-            Self::Panic => "panic",
-            Self::Dropped => "dropped",
-        }
-    }
-}
-
-/// What the store said to a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
-    Ok,
-    Dup,
-    Fenced,
-    Moved,
-    Gone,
-    Escalated,
-    Cancelled,
-    Unavailable,
-}
-
-impl Answer {
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Dup => "dup",
-            Self::Fenced => "fenced",
-            Self::Moved => "moved",
-            Self::Gone => "gone",
-            Self::Escalated => "escalated",
-            Self::Cancelled => "cancelled",
-            Self::Unavailable => "unavailable",
-        }
-    }
-}
-
-/// How a model call ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Call {
-    Ok,
-    Ours,
-    Reply,
-    Quota,
-    Overload,
-    Context,
-    Auth,
-    Network,
-    Budget,
-    Cancelled,
-}
-
-impl Call {
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Ours => "ours",
-            Self::Reply => "reply",
-            Self::Quota => "quota",
-            Self::Overload => "overload",
-            Self::Context => "context",
-            Self::Auth => "auth",
-            Self::Network => "network",
-            Self::Budget => "budget",
-            Self::Cancelled => "cancelled",
-        }
-    }
-}
+use words::{ASKED_FOR, TIERS};
 
 /// Seconds; from a hop in Redis to an hour's run.
 const SECONDS: &[f64] = &[
     0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0,
     3600.0,
 ];
+/// Lanes with series of their own; a plan may name any pool, so the rest goes together as `other`.
+const LANES_MAX: usize = 32;
 
 struct All {
     registry: Registry,
@@ -151,31 +35,30 @@ struct All {
     writes: IntCounterVec,
     renewals: IntCounterVec,
     swept: IntCounterVec,
+    sweeps: IntCounterVec,
+    redis: IntCounterVec,
     model_calls: IntCounterVec,
     model_tokens: IntCounterVec,
+    model_microusd: IntCounterVec,
     tool_calls: IntCounterVec,
+    review_items: IntCounterVec,
     http: IntCounterVec,
     queue_wait: HistogramVec,
     run: HistogramVec,
     model_seconds: HistogramVec,
+    model_wait: HistogramVec,
     renew_seconds: Histogram,
+    redis_seconds: Histogram,
     model_waiting: IntGaugeVec,
     busy: IntGauge,
     slots: IntGauge,
     leaked: IntGauge,
-    demand: IntGaugeVec,
-    consumers: IntGaugeVec,
-    leased: IntGauge,
-    delayed: IntGauge,
-    people: IntGauge,
-    dead_letters: IntGauge,
-    goals_live: IntGauge,
-    overdue: IntGauge,
-    memory: IntGauge,
 }
 
 #[expect(clippy::expect_used, reason = "names and labels are constants; the test below makes them all")]
 static ALL: LazyLock<All> = LazyLock::new(|| All::new().expect("metric definitions are valid"));
+/// What a manager last measured; `None`: nothing is known, so nothing is said.
+static SEEN: Mutex<Option<Seen>> = Mutex::new(None);
 
 impl All {
     #[rustfmt::skip]
@@ -191,52 +74,45 @@ impl All {
             r.register(Box::new(metric.clone()))?;
             Ok(metric)
         };
-        let by_lane = |name: &str, help: &str| -> Result<IntGaugeVec, prometheus::Error> {
-            let metric = IntGaugeVec::new(Opts::new(name, help), &["lane"])?;
-            r.register(Box::new(metric.clone()))?;
-            Ok(metric)
-        };
-        let model_waiting = IntGaugeVec::new(
-            Opts::new("muster_model_waiting", "Calls that wait for their turn at the endpoint"), &["role"])?;
-        r.register(Box::new(model_waiting.clone()))?;
-        let seconds = |name: &str, help: &str| -> Result<HistogramVec, prometheus::Error> {
+        let by_role = |name: &str, help: &str| -> Result<HistogramVec, prometheus::Error> {
             let metric = HistogramVec::new(HistogramOpts::new(name, help).buckets(SECONDS.to_vec()), &["role"])?;
             r.register(Box::new(metric.clone()))?;
             Ok(metric)
         };
+        let seconds = |name: &str, help: &str| -> Result<Histogram, prometheus::Error> {
+            let metric = Histogram::with_opts(HistogramOpts::new(name, help).buckets(SECONDS.to_vec()))?;
+            r.register(Box::new(metric.clone()))?;
+            Ok(metric)
+        };
         let submitted = IntCounter::new("muster_submitted_total", "Goals submitted through this manager")?;
-        r.register(Box::new(submitted.clone()))?;
-        let renew_seconds = Histogram::with_opts(
-            HistogramOpts::new("muster_renew_seconds", "Round trip of a renewal").buckets(SECONDS.to_vec()))?;
-        r.register(Box::new(renew_seconds.clone()))?;
+        let model_waiting = IntGaugeVec::new(
+            Opts::new("muster_model_waiting", "Calls of this process that wait for the governor or the budget"), &["role"])?;
+        r.register(Box::new(model_waiting.clone()))?;
         let all = Self {
             submitted,
-            renew_seconds,
             model_waiting,
             claimed: counter("muster_claimed_total", "Tickets (or goals) claimed", &["role"])?,
             outcomes: counter("muster_outcomes_total", "What the handler made of a ticket", &["role", "outcome"])?,
             writes: counter("muster_writes_total", "What the store said to an outcome", &["role", "answer"])?,
             renewals: counter("muster_renewals_total", "Answers to renewals, one a ticket", &["answer"])?,
             swept: counter("muster_swept_total", "What this process's sweeps moved", &["what"])?,
+            sweeps: counter("muster_sweeps_total", "Sweeps of this process by how they ended", &["outcome"])?,
+            redis: counter("muster_redis_events_total", "What became of calls of Redis beside an answer", &["event"])?,
             model_calls: counter("muster_model_calls_total", "Calls of a model by how they ended", &["role", "tier", "outcome"])?,
             model_tokens: counter("muster_model_tokens_total", "Tokens as the endpoint counts them", &["role", "direction"])?,
+            model_microusd: counter("muster_model_cost_microusd_total", "Millionths of a dollar by the configured prices", &["role"])?,
             tool_calls: counter("muster_tool_calls_total", "Tool calls by how they ended", &["outcome"])?,
+            review_items: counter("muster_review_items_total", "Items of verdicts by who decided them and how", &["by", "result"])?,
             http: counter("muster_http_requests_total", "API requests by class of status", &["status"])?,
-            queue_wait: seconds("muster_queue_wait_seconds", "From ready to claimed, by the Redis clock")?,
-            run: seconds("muster_run_seconds", "From claimed to the handler's outcome")?,
-            model_seconds: seconds("muster_model_seconds", "Duration of a model call")?,
+            queue_wait: by_role("muster_queue_wait_seconds", "From ready to claimed, by the Redis clock")?,
+            run: by_role("muster_run_seconds", "From claimed to the handler's outcome")?,
+            model_seconds: by_role("muster_model_seconds", "Duration of a model call, waiting for its turn included")?,
+            model_wait: by_role("muster_model_wait_seconds", "How long a call that had to wait waited for its turn")?,
+            renew_seconds: seconds("muster_renew_seconds", "Round trip of a renewal")?,
+            redis_seconds: seconds("muster_redis_seconds", "Round trip of a call of Redis that was answered")?,
             busy: gauge("muster_slots_busy", "Tickets in work in this process")?,
             slots: gauge("muster_slots", "Slots of this process")?,
             leaked: gauge("muster_slots_leaked", "Slots whose handler ignores its stop token")?,
-            demand: by_lane("muster_demand", "Ready or leased tickets of a lane")?,
-            consumers: by_lane("muster_consumers", "Live consumers of a lane")?,
-            leased: gauge("muster_leased", "Leases in force")?,
-            delayed: gauge("muster_delayed", "Tickets that wait for a due time")?,
-            people: gauge("muster_open_decisions", "Decisions that wait for a person")?,
-            dead_letters: gauge("muster_dead_letters", "Envelopes that did not decode")?,
-            goals_live: gauge("muster_goals_live", "Goals that are not over")?,
-            overdue: gauge("muster_oldest_lease_overdue_ms", "How long the oldest lease is overdue")?,
-            memory: gauge("muster_redis_memory_bytes", "Memory that Redis says it uses")?,
             registry: r.clone(),
         };
         #[cfg(target_os = "linux")]
@@ -245,11 +121,52 @@ impl All {
     }
 }
 
+/// Makes every series that a program of this role will ever have.
+pub fn begin(role: Role) {
+    let (all, word) = (&*ALL, role.as_str());
+    all.claimed.with_label_values(&[word]);
+    Outcome::ALL.iter().for_each(|o| drop(all.outcomes.with_label_values(&[word, o.as_str()])));
+    Answer::ALL.iter().for_each(|a| drop(all.writes.with_label_values(&[word, a.as_str()])));
+    renewals(0, 0, 0);
+    swept(0, 0, 0, 0);
+    ["ok", "failed"].iter().for_each(|o| drop(all.sweeps.with_label_values(&[*o])));
+    Redis::ALL.iter().for_each(|e| drop(all.redis.with_label_values(&[e.as_str()])));
+    for tier in TIERS {
+        Call::ALL.iter().for_each(|c| drop(all.model_calls.with_label_values(&[word, tier, c.as_str()])));
+    }
+    ["input", "output"].iter().for_each(|d| drop(all.model_tokens.with_label_values(&[word, *d])));
+    all.model_microusd.with_label_values(&[word]);
+    all.model_waiting.with_label_values(&[word]);
+    for histogram in [&all.queue_wait, &all.run, &all.model_seconds, &all.model_wait] {
+        histogram.with_label_values(&[word]);
+    }
+    match role {
+        Role::Manager => {
+            // Only a manager takes goals in and serves people.
+            let _ = all.registry.register(Box::new(all.submitted.clone()));
+            HTTP.iter().for_each(|class| drop(all.http.with_label_values(&[*class])));
+        }
+        Role::Worker => {
+            ["ok", "error"].iter().for_each(|o| drop(all.tool_calls.with_label_values(&[*o])));
+        }
+        Role::Reviewer => {
+            for by in ["code", "model"] {
+                ["pass", "fail"].iter().for_each(|r| drop(all.review_items.with_label_values(&[by, *r])));
+            }
+        }
+    }
+}
+
 /// The exposition text.
 #[must_use]
 pub fn text() -> String {
+    let mut families = ALL.registry.gather();
+    let seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    // Its definitions are constants as well.
+    families.extend(seen.and_then(|seen| seen.families().ok()).unwrap_or_default());
+    families.sort_by(|a, b| a.name().cmp(b.name()));
     let mut out = Vec::new();
-    let _ = TextEncoder::new().encode(&ALL.registry.gather(), &mut out);
+    let _ = TextEncoder::new().encode(&families, &mut out);
     String::from_utf8(out).unwrap_or_default()
 }
 
@@ -280,10 +197,14 @@ pub fn written(role: Role, answer: Answer) {
 
 /// Answers of one renewal.
 pub fn renewed(ok: usize, cancel: usize, lost: usize, round_trip: Duration) {
+    renewals(ok, cancel, lost);
+    ALL.renew_seconds.observe(round_trip.as_secs_f64());
+}
+
+fn renewals(ok: usize, cancel: usize, lost: usize) {
     for (word, n) in [("ok", ok), ("cancel", cancel), ("lost", lost)] {
         ALL.renewals.with_label_values(&[word]).inc_by(n as u64);
     }
-    ALL.renew_seconds.observe(round_trip.as_secs_f64());
 }
 
 pub fn swept(requeued: u64, escalated: u64, promoted: u64, repaired: u64) {
@@ -294,9 +215,30 @@ pub fn swept(requeued: u64, escalated: u64, promoted: u64, repaired: u64) {
     }
 }
 
-/// A call begins or ends to wait for its endpoint. `role` is the word of an [`crate::model::Ask`].
-pub fn model_waits(role: &'static str, begins: bool) {
-    ALL.model_waiting.with_label_values(&[role]).add(if begins { 1 } else { -1 });
+/// A round of the sweeper ended.
+pub fn sweep(ok: bool) {
+    ALL.sweeps.with_label_values(&[if ok { "ok" } else { "failed" }]).inc();
+}
+
+/// A call of Redis was answered.
+pub fn redis_call(round_trip: Duration) {
+    ALL.redis_seconds.observe(round_trip.as_secs_f64());
+}
+
+pub fn redis_event(event: Redis) {
+    ALL.redis.with_label_values(&[event.as_str()]).inc();
+}
+
+/// A call begins to wait for its turn. `role` is the word of a [`crate::model::Ask`].
+pub fn model_wait_begins(role: &str) {
+    ALL.model_waiting.with_label_values(&[Role::of(role).as_str()]).inc();
+}
+
+/// It has its turn, or gave up.
+pub fn model_wait_ends(role: &str, waited: Duration) {
+    let word = Role::of(role).as_str();
+    ALL.model_waiting.with_label_values(&[word]).dec();
+    ALL.model_wait.with_label_values(&[word]).observe(waited.as_secs_f64());
 }
 
 /// A model call ended. `tier` is the word of a [`crate::ticket::Tier`].
@@ -307,9 +249,22 @@ pub fn model_call(role: Role, tier: &'static str, call: Call, took: Duration, in
     ALL.model_tokens.with_label_values(&[role.as_str(), "output"]).inc_by(output);
 }
 
+/// What calls cost, in millionths of a dollar.
+pub fn model_cost(role: Role, microusd: u64) {
+    ALL.model_microusd.with_label_values(&[role.as_str()]).inc_by(microusd);
+}
+
 pub fn tool_call(ok: bool) {
     ALL.tool_calls.with_label_values(&[if ok { "ok" } else { "error" }]).inc();
 }
+
+/// An item of a verdict.
+pub fn review_item(by_code: bool, pass: bool) {
+    let (by, result) = (if by_code { "code" } else { "model" }, if pass { "pass" } else { "fail" });
+    ALL.review_items.with_label_values(&[by, result]).inc();
+}
+
+const HTTP: [&str; 5] = ["2xx", "3xx", "4xx", "5xx", "other"];
 
 /// An API request was answered.
 pub fn http_request(status: u16) {
@@ -329,59 +284,118 @@ pub fn slots(slots: usize, busy: usize, leaked: usize) {
     ALL.leaked.set(leaked as i64);
 }
 
-/// A lane's demand and consumers; set by a manager, one scraper a shard.
-pub fn lane(lane: &str, demand: u64, consumers: u64) {
-    ALL.demand.with_label_values(&[lane]).set(demand as i64);
-    ALL.consumers.with_label_values(&[lane]).set(consumers as i64);
-}
-
-/// The store's gauges; set by a manager.
-pub struct StoreGauges {
+/// A lane as a manager saw it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LaneSeen {
+    pub ready: u64,
     pub leased: u64,
-    pub delayed: u64,
-    pub people: u64,
-    pub dead_letters: u64,
-    pub goals_live: u64,
-    pub oldest_lease_overdue_ms: u64,
-    pub used_memory_bytes: u64,
+    /// Ready or leased.
+    pub demand: u64,
+    pub consumers: u64,
+    pub oldest_ready_ms: u64,
 }
 
-pub fn store(g: &StoreGauges) {
-    ALL.leased.set(g.leased as i64);
-    ALL.delayed.set(g.delayed as i64);
-    ALL.people.set(g.people as i64);
-    ALL.dead_letters.set(g.dead_letters as i64);
-    ALL.goals_live.set(g.goals_live as i64);
-    ALL.overdue.set(g.oldest_lease_overdue_ms as i64);
-    ALL.memory.set(g.used_memory_bytes as i64);
+/// The fleet as a manager saw it: the same from every manager, so take one (`max`), never the sum.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    pub lanes: BTreeMap<String, LaneSeen>,
+    /// Tickets of live goals by state, every open state named.
+    pub tickets: BTreeMap<&'static str, u64>,
+    /// Decisions that wait for a person, by word; filled by [`Seen::asked`].
+    pub decisions: BTreeMap<&'static str, u64>,
+    pub decisions_open: u64,
+    pub delayed: u64,
+    pub goals_live: u64,
+    pub dead_letters: u64,
+    pub reserved_calls: u64,
+    pub sweep_age_ms: u64,
+    pub oldest_lease_overdue_ms: u64,
+    pub calls_in_flight: u64,
+    pub calls_waiting: u64,
+    pub cool_down_ms: u64,
+    pub breakers_open: u64,
+    pub memory_bytes: u64,
+    /// 0: no limit.
+    pub memory_max_bytes: u64,
+    pub may_evict: bool,
+    pub append_only: bool,
+    pub persistence_failing: bool,
+}
+
+/// What a manager measured; `None`: it could not, and old numbers are not shown as new ones.
+pub fn seen(seen: Option<Seen>) {
+    *SEEN.lock().unwrap_or_else(PoisonError::into_inner) = seen;
+}
+
+impl Seen {
+    /// Counts of open decisions by the cause that stands in the hash.
+    pub fn asked(&mut self, by_cause: BTreeMap<String, u64>) {
+        self.decisions = ASKED_FOR.into_iter().map(|word| (word, 0)).collect();
+        for (cause, n) in by_cause {
+            *self.decisions.entry(words::asked_for(&cause)).or_default() += n;
+        }
+    }
+
+    /// The lanes that get series: those that somebody serves first, then the fullest; the rest together.
+    fn folded(&self) -> BTreeMap<&str, LaneSeen> {
+        let mut lanes: Vec<(&str, LaneSeen)> = self.lanes.iter().map(|(n, l)| (n.as_str(), *l)).collect();
+        lanes.sort_by_key(|(name, lane)| (lane.consumers == 0, std::cmp::Reverse(lane.demand), *name));
+        let rest = lanes.split_off(lanes.len().min(LANES_MAX));
+        let mut out: BTreeMap<&str, LaneSeen> = lanes.into_iter().collect();
+        for (_, lane) in rest {
+            let other = out.entry("other").or_default();
+            other.ready += lane.ready;
+            other.leased += lane.leased;
+            other.demand += lane.demand;
+            other.consumers += lane.consumers;
+            other.oldest_ready_ms = other.oldest_ready_ms.max(lane.oldest_ready_ms);
+        }
+        out
+    }
+
+    #[rustfmt::skip]
+    fn families(&self) -> Result<Vec<MetricFamily>, prometheus::Error> {
+        let r = Registry::new();
+        let gauge = |name: &str, help: &str, value: f64| -> Result<(), prometheus::Error> {
+            let metric = Gauge::new(name, help)?;
+            metric.set(value);
+            r.register(Box::new(metric))
+        };
+        let vec = |name: &str, help: &str, label: &str, values: Vec<(&str, f64)>| -> Result<(), prometheus::Error> {
+            let metric = GaugeVec::new(Opts::new(name, help), &[label])?;
+            values.iter().for_each(|(word, value)| metric.with_label_values(&[*word]).set(*value));
+            r.register(Box::new(metric))
+        };
+        let (n, s) = (|count: u64| count as f64, |ms: u64| ms as f64 / 1000.0);
+        let lanes = self.folded();
+        let by_lane = |of: &dyn Fn(&LaneSeen) -> f64| lanes.iter().map(|(name, lane)| (*name, of(lane))).collect();
+        let counts = |of: &BTreeMap<&'static str, u64>| of.iter().map(|(word, count)| (*word, n(*count))).collect();
+        vec("muster_ready", "Tickets of a lane that wait to be claimed; goals, for the lane manage", "lane", by_lane(&|l| n(l.ready)))?;
+        vec("muster_leased", "Tickets of a lane that somebody holds", "lane", by_lane(&|l| n(l.leased)))?;
+        vec("muster_demand", "Ready or leased tickets of a lane: what it needs slots for", "lane", by_lane(&|l| n(l.demand)))?;
+        vec("muster_consumers", "Live consumers of a lane", "lane", by_lane(&|l| n(l.consumers)))?;
+        vec("muster_oldest_ready_seconds", "How long the oldest delivery of a lane waits that may be claimed", "lane", by_lane(&|l| s(l.oldest_ready_ms)))?;
+        vec("muster_tickets", "Tickets of live goals by state", "state", counts(&self.tickets))?;
+        vec("muster_open_decisions", "Decisions that wait for a person, by what for", "cause", counts(&self.decisions))?;
+        gauge("muster_delayed", "Tickets that wait for a due time", n(self.delayed))?;
+        gauge("muster_dead_letters", "Envelopes that could not be read", n(self.dead_letters))?;
+        gauge("muster_goals_live", "Goals that are not over", n(self.goals_live))?;
+        gauge("muster_reserved_calls", "Model calls whose worst case is reserved in the budget ledger", n(self.reserved_calls))?;
+        gauge("muster_sweep_age_seconds", "How long ago any process swept", s(self.sweep_age_ms))?;
+        gauge("muster_oldest_lease_overdue_seconds", "How long the oldest lease is overdue", s(self.oldest_lease_overdue_ms))?;
+        gauge("muster_governor_in_flight", "Model calls in flight, all endpoints", n(self.calls_in_flight))?;
+        gauge("muster_governor_waiting", "Model calls of the fleet that wait for their turn", n(self.calls_waiting))?;
+        gauge("muster_governor_cool_down_seconds", "How long the longest cool-down of an endpoint still lasts", s(self.cool_down_ms))?;
+        gauge("muster_governor_breakers_open", "Endpoints that are not called because they did not answer", n(self.breakers_open))?;
+        gauge("muster_redis_memory_bytes", "Memory that Redis says it uses", n(self.memory_bytes))?;
+        gauge("muster_redis_memory_max_bytes", "Its limit; 0: none", n(self.memory_max_bytes))?;
+        gauge("muster_redis_may_evict", "1: its maxmemory-policy may drop tickets", f64::from(u8::from(self.may_evict)))?;
+        gauge("muster_redis_append_only", "1: it keeps an append-only file", f64::from(u8::from(self.append_only)))?;
+        gauge("muster_redis_persistence_failing", "1: its last write of the file or dump failed", f64::from(u8::from(self.persistence_failing)))?;
+        Ok(r.gather())
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn q51_the_count_of_series_does_not_grow_with_the_work() {
-        let series = || text().lines().filter(|l| !l.starts_with('#')).count();
-        let work = || {
-            for outcome in [Outcome::Completed, Outcome::Fault] {
-                super::outcome(Role::Worker, outcome, Duration::from_millis(5));
-            }
-            queue_wait(Role::Worker, 3);
-            model_call(Role::Reviewer, "standard", Call::Quota, Duration::from_secs(1), 10, 20);
-            store(&StoreGauges {
-                leased: 1,
-                delayed: 0,
-                people: 0,
-                dead_letters: 0,
-                goals_live: 1,
-                oldest_lease_overdue_ms: 0,
-                used_memory_bytes: 1,
-            });
-        };
-        work();
-        let first = series();
-        (0..1000).for_each(|_| work());
-        assert_eq!(series(), first);
-    }
-}
+#[path = "metrics/tests.rs"]
+mod tests;

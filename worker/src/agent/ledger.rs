@@ -3,7 +3,7 @@
 use shared::consumer::Job;
 use shared::model::{CallRecord, ErrorClass};
 use shared::store::Store;
-use shared::telemetry::metrics::Call;
+use shared::telemetry::metrics::{self, Call, Role};
 use std::time::Duration;
 
 /// Tries while the store does not answer; then the log has the record.
@@ -13,6 +13,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Books the records on goal and ticket.
 pub(crate) async fn book(store: &Store, job: &Job, records: &[CallRecord]) {
     let ticket = &job.claim.ticket;
+    metrics::model_cost(Role::Worker, records.iter().map(|r| r.microusd).sum());
     for record in records.iter().filter(|r| !r.settled) {
         let value = record.to_value();
         for attempt in 1..=TRIES {
