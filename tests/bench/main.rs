@@ -8,6 +8,7 @@
 #![expect(clippy::print_stdout, reason = "the result is its output")]
 #![expect(clippy::print_stderr, reason = "progress")]
 
+mod agents;
 mod compare;
 mod costs;
 mod dialects;
@@ -39,7 +40,8 @@ struct Cli {
 enum Word {
     /// Measure this program; one JSON line a number.
     Run {
-        /// noop, two_hop, latency, fanout, crash, critical_path, independent, recovery, tenants, memory, retained, costs, quota; none
+        /// noop, two_hop, latency, fanout, crash, critical_path, independent, recovery, tenants, memory, retained, costs, agents, waiting_agents,
+        /// quota; none
         /// means all.
         scenarios: Vec<String>,
         #[command(flatten)]

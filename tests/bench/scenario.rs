@@ -22,8 +22,18 @@ const NAPS: usize = 64;
 pub(crate) const SCENARIOS: &[&str] = &["noop", "two_hop", "latency", "fanout", "crash"];
 
 /// Scenarios of this program alone: the peers have no such thing.
-pub(crate) const OWN: &[&str] =
-    &["critical_path", "independent", "recovery", "tenants", "memory", "retained", "costs", "quota"];
+pub(crate) const OWN: &[&str] = &[
+    "critical_path",
+    "independent",
+    "recovery",
+    "tenants",
+    "memory",
+    "retained",
+    "costs",
+    "agents",
+    "waiting_agents",
+    "quota",
+];
 
 /// Sizes and patience of a run.
 #[derive(Clone, Copy, Debug)]
@@ -153,6 +163,8 @@ pub(crate) async fn run(name: &str, peer: &Peer, size: Size) -> Result<Vec<Value
         "memory" => own::memory(peer, size).await,
         "retained" => own::retained(peer, size).await,
         "costs" => crate::costs::run(peer, size).await,
+        "agents" => crate::agents::agents(size.percent).await,
+        "waiting_agents" => crate::agents::waiting(size.percent).await,
         "quota" => crate::quota::run().await,
         other => bail!("no scenario {other}: {}", [SCENARIOS, OWN].concat().join(", ")),
     }
