@@ -22,9 +22,16 @@ fn more_is_better(unit: &str) -> bool {
     unit.ends_with("/s")
 }
 
-/// How many times better `ours` is than `theirs`.
+/// How many times better `ours` is than `theirs`. What never happened took for ever.
 fn advantage(unit: &str, ours: f64, theirs: f64) -> f64 {
-    if more_is_better(unit) { ours / theirs } else { theirs / ours }
+    let (better, worse) = if more_is_better(unit) { (ours, theirs) } else { (theirs, ours) };
+    if better.is_infinite() && worse.is_infinite() { 1.0 } else { better / worse }
+}
+
+/// A row's number; one that never came (a ticket that nobody ran again) is without end.
+fn value_of(row: &Value) -> Option<f64> {
+    let value = row.get("value")?;
+    if value.is_null() { Some(f64::INFINITY) } else { value.as_f64() }
 }
 
 /// The middle one, or the mean of the two in the middle.
@@ -54,6 +61,21 @@ fn sign_test(advantages: &[f64]) -> f64 {
     (2.0 * tail / 2.0_f64.powi(i32::try_from(n).unwrap_or(i32::MAX))).min(1.0)
 }
 
+/// Which of the lines differ for real: with many of them one is lopsided by luck, so the bar is Holm's, the strictest for the
+/// most lopsided.
+fn found(lucks: &[f64]) -> Vec<bool> {
+    let mut order: Vec<usize> = (0..lucks.len()).collect();
+    order.sort_by(|a, b| lucks[*a].total_cmp(&lucks[*b]));
+    let mut found = vec![false; lucks.len()];
+    for (rank, at) in order.into_iter().enumerate() {
+        if lucks[at] >= LUCK_MAX / (lucks.len() - rank) as f64 {
+            break;
+        }
+        found[at] = true;
+    }
+    found
+}
+
 /// One number of one peer against the first peer's, over the rounds.
 struct Line {
     scenario: String,
@@ -67,23 +89,24 @@ impl Line {
         self.ours.iter().zip(&self.theirs).map(|(o, t)| advantage(&self.unit, *o, *t)).collect()
     }
 
-    fn verdict(&self) -> &'static str {
-        let advantages = self.advantages();
-        if sign_test(&advantages) >= LUCK_MAX {
-            "no difference shown"
-        } else if median(&advantages) > 1.0 {
-            "better"
-        } else {
-            "worse"
+    fn luck(&self) -> f64 {
+        sign_test(&self.advantages())
+    }
+
+    fn verdict(&self, found: bool) -> &'static str {
+        match (found, median(&self.advantages()) > 1.0) {
+            (false, _) => "no difference shown",
+            (true, true) => "better",
+            (true, false) => "worse",
         }
     }
 
-    fn row(&self, ours: &Peer, theirs: &Peer) -> Value {
+    fn row(&self, ours: &Peer, theirs: &Peer, found: bool) -> Value {
         let advantages = self.advantages();
         json!({"summary": true, "scenario": self.scenario, "unit": self.unit, "peer": ours.name, "against": theirs.name,
             "against_version": theirs.version, "rounds": advantages.len(), "median": median(&self.ours),
             "against_median": median(&self.theirs), "advantage": median(&advantages), "advantages": advantages,
-            "sign_test_p": sign_test(&advantages), "verdict": self.verdict()})
+            "sign_test_p": sign_test(&advantages), "verdict": self.verdict(found)})
     }
 }
 
@@ -103,6 +126,19 @@ pub(crate) struct Plan {
 /// When the first peer fails; another one that fails is said and left out of that round.
 pub(crate) async fn run(plan: &Plan, say: &mut dyn FnMut(String)) -> Result<()> {
     ensure!(plan.peers.len() > 1, "nothing to compare with: name a peer or a revision");
+    for name in &plan.scenarios {
+        ensure!(
+            scenario::SCENARIOS.contains(&name.as_str()),
+            "{name} is not compared: {}",
+            scenario::SCENARIOS.join(", ")
+        );
+    }
+    if 2.0_f64.powi(1 - plan.rounds as i32) >= LUCK_MAX {
+        eprintln!(
+            "{} rounds are too few to show any difference: the table has the numbers, not a verdict",
+            plan.rounds
+        );
+    }
     scenario::need_tools()?;
     let mut table = vec![];
     for name in &plan.scenarios {
@@ -125,7 +161,7 @@ pub(crate) async fn run(plan: &Plan, say: &mut dyn FnMut(String)) -> Result<()> 
             }
             for ours in &of_round[0] {
                 let (Some(word), Some(unit), Some(value)) =
-                    (ours["scenario"].as_str(), ours["unit"].as_str(), ours["value"].as_f64())
+                    (ours["scenario"].as_str(), ours["unit"].as_str(), value_of(ours))
                 else {
                     continue;
                 };
@@ -134,7 +170,7 @@ pub(crate) async fn run(plan: &Plan, say: &mut dyn FnMut(String)) -> Result<()> 
                 }
                 for (at, rows) in of_round.iter().enumerate().skip(1) {
                     let theirs = rows.iter().find(|r| r["scenario"] == ours["scenario"]);
-                    let Some(theirs) = theirs.and_then(|r| r["value"].as_f64()) else { continue };
+                    let Some(theirs) = theirs.and_then(value_of) else { continue };
                     let line = lines.entry((at, word.to_owned())).or_insert_with(|| Line {
                         scenario: word.to_owned(),
                         unit: unit.to_owned(),
@@ -146,19 +182,19 @@ pub(crate) async fn run(plan: &Plan, say: &mut dyn FnMut(String)) -> Result<()> 
                 }
             }
         }
-        for ((at, _), line) in lines {
-            if plan.json {
-                say(line.row(&plan.peers[0], &plan.peers[at]).to_string());
-            }
-            table.push((at, line));
-        }
+        table.extend(lines.into_iter().map(|((at, _), line)| (at, line)));
+    }
+    ensure!(!table.is_empty(), "nothing could be compared: every other peer failed");
+    let found = found(&table.iter().map(|(_, line)| line.luck()).collect::<Vec<_>>());
+    for ((at, line), found) in table.iter().zip(&found).filter(|_| plan.json) {
+        say(line.row(&plan.peers[0], &plan.peers[*at], *found).to_string());
     }
     if !plan.json {
         say(format!(
             "{:<18} {:<14} {:>12} {:>12} {:<8} {:>10} {:>15} {:>7}  verdict",
             "scenario", "against", plan.peers[0].name, "theirs", "unit", "advantage", "least – most", "luck"
         ));
-        for (at, line) in &table {
+        for ((at, line), found) in table.iter().zip(&found) {
             let advantages = line.advantages();
             let least = advantages.iter().copied().fold(f64::INFINITY, f64::min);
             let most = advantages.iter().copied().fold(0.0, f64::max);
@@ -172,7 +208,7 @@ pub(crate) async fn run(plan: &Plan, say: &mut dyn FnMut(String)) -> Result<()> 
                 median(&advantages),
                 format!("{least:.2} – {most:.2}"),
                 sign_test(&advantages),
-                line.verdict()
+                line.verdict(*found)
             ));
         }
     }
@@ -190,11 +226,28 @@ mod tests {
     #[test]
     fn a_fifth_less_in_every_round_is_found_and_noise_is_not() {
         let theirs = [100.0, 101.0, 99.0, 102.0, 98.0, 100.0, 103.0];
-        assert_eq!(line(&theirs.map(|v| v * 0.8), &theirs).verdict(), "worse");
-        assert_eq!(line(&theirs.map(|v| v * 1.25), &theirs).verdict(), "better");
+        let verdict = |line: &Line| line.verdict(found(&[line.luck()])[0]);
+        assert_eq!(verdict(&line(&theirs.map(|v| v * 0.8), &theirs)), "worse");
+        assert_eq!(verdict(&line(&theirs.map(|v| v * 1.25), &theirs)), "better");
         let noise = [101.0, 100.0, 100.0, 101.0, 99.0, 99.0, 104.0];
-        assert_eq!(line(&noise, &theirs).verdict(), "no difference shown");
-        assert_eq!(line(&theirs, &theirs).verdict(), "no difference shown");
+        assert_eq!(verdict(&line(&noise, &theirs)), "no difference shown");
+        assert_eq!(verdict(&line(&theirs, &theirs)), "no difference shown");
+    }
+
+    #[test]
+    fn among_many_lines_one_lopsided_by_luck_is_not_found() {
+        assert_eq!(found(&[0.039, 0.6, 0.8, 1.0, 0.4, 1.0, 0.9]), [false; 7]);
+        assert!(found(&[0.003, 0.6, 0.8, 1.0, 0.4, 1.0, 0.9])[0]);
+        assert_eq!(found(&[0.003, 0.004]), [true; 2]);
+    }
+
+    #[test]
+    fn what_never_came_is_worse_than_whatever_came() {
+        assert!(advantage("s", f64::INFINITY, 30.0) < 1.0);
+        assert!(advantage("s", 30.0, f64::INFINITY) > 1.0);
+        assert!((advantage("s", f64::INFINITY, f64::INFINITY) - 1.0).abs() < 1e-9);
+        assert_eq!(value_of(&json!({"value": null})), Some(f64::INFINITY));
+        assert_eq!(value_of(&json!({})), None);
     }
 
     #[test]

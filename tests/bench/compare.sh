@@ -2,7 +2,7 @@
 # Measures Muster beside other job queues on Redis, or beside another revision of itself, in turning rounds on this machine.
 # One table, or JSON lines. Run it on a machine that does nothing else: what counts are ratios within a round.
 #
-#   tests/bench/compare.sh                              every peer that installs, all scenarios, 5 rounds
+#   tests/bench/compare.sh                              every peer that installs, all scenarios, 9 rounds
 #   tests/bench/compare.sh --scenario noop --peers bullmq,saq --rounds 7
 #   tests/bench/compare.sh --against HEAD~5 --scenario noop      another revision; 9 rounds, a sign test decides
 #   tests/bench/compare.sh --json >rows.jsonl
@@ -48,6 +48,8 @@ if [ -n "$against" ]; then
   if [ ! -x "$folder/muster-bench-$revision" ]; then
     tree="$folder/tree-$revision"
     trap 'git -C "$root" worktree remove --force "$tree" 2>/dev/null || true' EXIT
+    git -C "$root" worktree prune
+    git -C "$root" worktree remove --force "$tree" 2>/dev/null || rm -rf "$tree"
     git -C "$root" worktree add -q --detach "$tree" "$revision"
     echo "building $revision" >&2
     build "$tree" "$folder/target-against"
@@ -87,4 +89,4 @@ for peer in ${peers//,/ }; do
 done
 [ ${#there[@]} -gt 0 ] || { echo "compare.sh: no peer installs here" >&2; exit 69; }
 "$target/release/muster-bench" compare --installed "$folder" --peers "$(IFS=,; echo "${there[*]}")" \
-  --rounds "${rounds:-5}" "${pass[@]}"
+  --rounds "${rounds:-9}" "${pass[@]}"

@@ -60,7 +60,7 @@ enum Word {
         /// Other builds of this program, NAME=FILE.
         #[arg(long = "build")]
         builds: Vec<String>,
-        #[arg(long, default_value_t = 5)]
+        #[arg(long, default_value_t = 9, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000))]
         rounds: usize,
         #[arg(long)]
         json: bool,
@@ -105,7 +105,7 @@ enum Word {
 #[derive(Args, Clone, Copy)]
 struct Sizes {
     /// Part of the usual number of jobs.
-    #[arg(long, default_value_t = Size::default().percent)]
+    #[arg(long, default_value_t = Size::default().percent, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000))]
     percent: usize,
     /// Seconds that the orphans of a killed worker are waited for.
     #[arg(long, default_value_t = Size::default().crash_cap_s)]

@@ -100,6 +100,7 @@ async fn call_all(store: &Store) {
     let heard = Heard::Quota { retry_after_ms: Some(1_500) };
     let _ = store.quota_leave(&turn, "1000:3:4", heard, 30_000).await;
     let _ = store.quotas().await;
+    let _ = store.measure().await;
     let _ = store.sweep(&shared::config::Lease::default()).await;
 }
 

@@ -4,6 +4,11 @@ use super::Usage;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+/// More than any window holds: what a server counts beyond it is a mistake, and is booked as this much.
+const CALL_TOKENS_MAX: u64 = 1_000_000_000;
+/// A million dollars.
+const CALL_MICROUSD_MAX: u64 = 1_000_000_000_000;
+
 /// One request, successful or not. Handed to the store by the caller, who knows goal, ticket and epoch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallRecord {
@@ -70,12 +75,12 @@ impl CallRecord {
         input_microusd_per_mtok: u64,
         output_microusd_per_mtok: u64,
     ) {
-        self.input_tokens = usage.input_tokens;
-        self.output_tokens = usage.output_tokens;
-        self.cached_tokens = usage.cached_tokens;
+        self.input_tokens = usage.input_tokens.min(CALL_TOKENS_MAX);
+        self.output_tokens = usage.output_tokens.min(CALL_TOKENS_MAX);
+        self.cached_tokens = usage.cached_tokens.min(CALL_TOKENS_MAX);
         self.estimated = usage.estimated;
-        let price = u128::from(usage.input_tokens) * u128::from(input_microusd_per_mtok)
-            + u128::from(usage.output_tokens) * u128::from(output_microusd_per_mtok);
-        self.microusd = u64::try_from(price.div_ceil(1_000_000)).unwrap_or(u64::MAX);
+        let price = u128::from(self.input_tokens) * u128::from(input_microusd_per_mtok)
+            + u128::from(self.output_tokens) * u128::from(output_microusd_per_mtok);
+        self.microusd = u64::try_from(price.div_ceil(1_000_000)).unwrap_or(u64::MAX).min(CALL_MICROUSD_MAX);
     }
 }

@@ -48,7 +48,7 @@ impl Sent {
         // The shebang must stay the first line; its flags decide what runs on a full server.
         let (shebang, rest) = body.split_once('\n').unwrap_or((body, ""));
         let source = format!(
-            "{shebang}\n{COMMON}\n{guard}\nlocal function main()\n{rest}\nend\nlocal answer = main()\nflush()\nreturn answer\n"
+            "{shebang}\n{COMMON}\n{guard}\nlocal function main()\n{rest}\nend\nlocal ok, answer = pcall(main)\nflush()\nif not ok then error(answer, 0) end\nreturn answer\n"
         );
         let hash = redis::Script::new(&source).get_hash().to_owned();
         Self { source, hash }

@@ -37,7 +37,8 @@ end
 if rcall('HGET', KEYS[1], 'paused') == '1' then return { 'PAUSED', '1000' } end
 
 local got, probes, left = {}, 0, false
--- Among several consumers each takes its share at most: two tickets do not end up in one process while another idles.
+-- Among several consumers each takes its share of the lane's demand at most (what is leased already counts in it: a bound
+-- for many idle ones, not a promise).
 local waiting, mates = 0, 1
 for i = 7, #ARGV do
   waiting = waiting + rcall('SCARD', P .. 'dem:' .. ARGV[i])

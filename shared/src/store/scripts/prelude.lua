@@ -56,7 +56,8 @@ local function goal_of(goal)
 end
 local function cap_of(g, name)
   if not g.cap_table then g.cap_table = cjson.decode(g.caps) end
-  return g.cap_table[name]
+  -- A cap that this goal's version did not know yet.
+  return tonumber(g.cap_table[name]) or 3
 end
 
 -- What many tickets of one call change together is kept here and written once, by flush.
@@ -68,21 +69,23 @@ local function demand(lane, id, counts)
   if not of then of = {}; demands[lane] = of end
   of[id] = counts
 end
+-- Command, key, and any number of members: in pieces, since unpack has an end.
+local function many(words)
+  for i = 3, #words, 1000 do rcall(words[1], words[2], unpack(words, i, math.min(i + 999, #words))) end
+end
 -- Where tickets stand, in one command for each place. A script that looks at a place after it moved tickets calls this before.
 local function flush_places()
   local add, rem = { 'ZADD', P .. 'lease' }, { 'ZREM', P .. 'lease' }
   for id, expiry in pairs(leases) do
     if expiry then add[#add + 1] = expiry; add[#add + 1] = id else rem[#rem + 1] = id end
   end
-  if add[3] then rcall(unpack(add)) end
-  if rem[3] then rcall(unpack(rem)) end
+  many(add); many(rem)
   for lane, of in pairs(demands) do
     add, rem = { 'SADD', P .. 'dem:' .. lane }, { 'SREM', P .. 'dem:' .. lane }
     for id, counts in pairs(of) do
       if counts then add[#add + 1] = id else rem[#rem + 1] = id end
     end
-    if add[3] then rcall(unpack(add)) end
-    if rem[3] then rcall(unpack(rem)) end
+    many(add); many(rem)
   end
   leases, demands = {}, {}
 end
@@ -92,7 +95,7 @@ local function add(goal, field, d)
   of[field] = (of[field] or 0) + d
 end
 local function token(lane) tokens[lane] = (tokens[lane] or 0) + 1 end
--- The loader calls it when the script has returned its answer.
+-- The loader calls it when the script has returned its answer, and also when it broke off: what moved until then stands whole.
 local function flush()
   flush_places()
   for goal in pairs(logged) do rcall('XTRIM', gk(goal) .. ':ev', 'MAXLEN', '~', EVENTS_MAX) end

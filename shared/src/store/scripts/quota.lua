@@ -12,7 +12,9 @@
 local what, call = ARGV[1], ARGV[3]
 local key = P .. 'gov:' .. ARGV[2]
 local flight, line, seen = key .. ':in', key .. ':wait', key .. ':seen'
+local left = P .. 'gov:' .. ARGV[2] .. ':left:' .. (call or '')
 local IDLE_S = 86400
+local LEFT_S = 60 -- longer than a lost answer is asked for again
 local WAITER_MS = 3000 -- who has not asked for this long waits no more
 local POLL_MS = 1000 -- longest pause between two questions of a waiter
 local LANE = 1e13 -- above any time in ms: lanes first, then by arrival
@@ -94,6 +96,7 @@ if what == 'enter' then
   leave_line()
   if open then redis.call('HSET', key, 'probe', call, 'probe_until', NOW + expiry) end
   redis.call('ZADD', flight, NOW + expiry, call)
+  redis.call('DEL', left)
   redis.call('EXPIRE', flight, IDLE_S)
   local second = math.floor(NOW / 1000)
   local here, before = num('now'), num('before')
@@ -118,6 +121,9 @@ leave_line()
 -- A repeat after a lost answer counts nothing twice; a member that expired is heard all the same.
 redis.call('ZREM', flight, call)
 local failures = num('failures')
+if not redis.call('SET', left, '1', 'NX', 'EX', LEFT_S) then
+  return { failures_max > 0 and failures >= failures_max and 1 or 0 }
+end
 if word == 'ok' then
   if failures > 0 or num('hits') > 0 then redis.call('HSET', key, 'failures', 0, 'hits', 0, 'probe', '') end
   failures = 0

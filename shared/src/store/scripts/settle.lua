@@ -4,6 +4,9 @@
 -- Whoever spent it, it is booked (I3, I10). With a call id it is booked once: a repeat, or a reservation that was
 -- settled at its worst case when it lapsed, books nothing more.   answers 1 when it was booked
 local call, goal, id = ARGV[1], ARGV[2], ARGV[3]
+-- Numbers come from model servers: one that no counter holds is booked as the most that is believed, never as nothing.
+local function bounded(v) return string.format('%.0f', math.min(math.max(tonumber(v) or 0, 0), 1e12)) end
+for _, i in ipairs({ 4, 5, 8, 9, 10, 11 }) do if ARGV[i] then ARGV[i] = bounded(ARGV[i]) end end
 if redis.call('EXISTS', gk(goal)) == 0 then
   redis.call('ZREM', P .. 'res', goal .. '|' .. call)
   return 0
