@@ -24,12 +24,12 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("prompt", &["ticket", "goal", "tool"]),
     ("planfile", &["ticket", "goal", "tool", "config"]),
     // What a program is told.
-    ("config", &["ticket"]),
+    ("config", &["ticket", "tool"]),
     ("telemetry", &["config"]),
     ("service", &["config", "telemetry"]),
     // The way to Redis.
     ("codec", &["message"]),
-    ("store", &["codec", "ticket", "goal", "message", "config", "telemetry"]),
+    ("store", &["codec", "tool", "ticket", "goal", "message", "config", "telemetry"]),
     // The way to models, files and code.
     ("model", &["blob", "config", "store", "telemetry", "ticket", "tool"]),
     ("blob", &["config"]),

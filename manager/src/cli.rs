@@ -5,6 +5,8 @@
 
 #[path = "cli/answer.rs"]
 mod answer;
+#[path = "cli/approve.rs"]
+mod approve;
 #[path = "cli/audit.rs"]
 mod audit;
 #[path = "cli/board.rs"]
@@ -161,6 +163,10 @@ enum Command {
     Inbox(inbox::Args),
     /// Decide something of the inbox.
     Answer(answer::Args),
+    /// One exact call may run, once.
+    Approve(approve::Approve),
+    /// One exact call may not run.
+    Deny(approve::Deny),
     /// Your own files in a ticket's place.
     Deliver(deliver::Args),
     /// A word to a goal's manager.
@@ -281,6 +287,8 @@ async fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliError> {
         Command::Logs(args) => logs::run(ctx, args).await,
         Command::Inbox(args) => inbox::run(ctx, args).await,
         Command::Answer(args) => answer::run(ctx, args).await,
+        Command::Approve(args) => approve::approve(ctx, args).await,
+        Command::Deny(args) => approve::deny(ctx, args).await,
         Command::Deliver(args) => deliver::run(ctx, args).await,
         Command::Note(args) => note::run(ctx, args).await,
         Command::Cancel(args) => cancel::run(ctx, args).await,

@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use shared::config::Config;
 use shared::goal::Goal;
 use shared::model::{Message, Model};
+use shared::prompt;
 use shared::ticket::graph::outputs::overlaps;
 use shared::ticket::graph::{self, Known, PROBLEMS_MAX};
 use shared::ticket::patch::{Edit, PatchOp};
 use shared::ticket::{Cause, Check, ReviewPolicy, Status, Ticket, TicketSpec, Tier};
-use shared::{prompt, tool};
 use std::collections::{BTreeSet, HashMap};
 use tokio_util::sync::CancellationToken;
 
@@ -118,7 +118,7 @@ pub(crate) async fn ask(
         Err(error) => return Asked::failed(Failure::Ours(error.to_string())),
     };
     let names = roles::names(&known);
-    let schema = schema(&names);
+    let schema = schema(&names, config);
     let call = Call { model, tier: config.manager.tier, messages: &messages, stop, on_bytes };
     call.structured("escalation", &schema, |value| {
         operations(value, &Context { config, ticket, all, roles: &names })
@@ -126,9 +126,9 @@ pub(crate) async fn ask(
     .await
 }
 
-fn schema(roles: &[String]) -> Value {
+fn schema(roles: &[String], config: &Config) -> Value {
     let bundles: BTreeSet<String> =
-        tool::builtin().into_iter().map(|t| t.bundle).filter(|b| b != "fleet").collect();
+        config.tools.catalogue().into_iter().map(|t| t.bundle).filter(|b| b != "fleet").collect();
     let bundles: Vec<String> = bundles.into_iter().collect();
     let ticket = reply::ticket_schema(roles, &bundles);
     let checks = ticket["properties"]["checks"].clone();
@@ -387,7 +387,7 @@ fn ticket_needs<'a>(ticket: &Ticket, all: &'a [Ticket]) -> BTreeSet<&'a str> {
 }
 
 fn sound(specs: &[TicketSpec], existing: &BTreeSet<String>, at: &Context<'_>) -> Vec<String> {
-    let tools = tool::builtin();
+    let tools = at.config.tools.catalogue();
     let known = Known { roles: at.roles, tools: &tools, existing };
     graph::problems(specs, &known, &at.config.limits).iter().map(ToString::to_string).collect()
 }

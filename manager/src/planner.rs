@@ -16,9 +16,9 @@ use shared::config::Config;
 use shared::goal::Goal;
 use shared::model::Model;
 use shared::planfile::PlanFile;
+use shared::prompt;
 use shared::ticket::graph::{self, Known, Problem};
 use shared::ticket::{ReviewPolicy, TicketSpec};
-use shared::{prompt, tool};
 use std::collections::{BTreeMap, BTreeSet};
 use tokio_util::sync::CancellationToken;
 
@@ -72,7 +72,7 @@ pub(crate) struct Proposal {
 /// What is wrong with a plan file under this configuration.
 pub(crate) fn problems_of_file(plan: &PlanFile, review: ReviewPolicy, config: &Config) -> Vec<Problem> {
     let roles = roles::names(&roles::known(&config.worker.roles_folder));
-    let tools = tool::builtin();
+    let tools = config.tools.catalogue();
     let known = Known { roles: &roles, tools: &tools, existing: &BTreeSet::new() };
     plan.problems(review, &known, &config.limits)
 }
@@ -107,7 +107,7 @@ pub(crate) async fn ask(
         Err(error) => return Asked::failed(Failure::Ours(error.to_string())),
     };
     let names = roles::names(&roles);
-    let bundles = bundles();
+    let bundles = bundles(config);
     let schema = reply::plan_schema(&names, &bundles.keys().cloned().collect::<Vec<_>>());
     let call = crate::calls::Call { model, tier: config.manager.tier, messages: &messages, stop, on_bytes };
     call.structured("plan", &schema, |value| check(value, goal, &names, config)).await
@@ -129,7 +129,7 @@ fn check(value: &Value, goal: &Goal, roles: &[String], config: &Config) -> Resul
             if roles.iter().any(|r| r == roles::INTEGRATOR) { roles::INTEGRATOR } else { roles[0].as_str() };
         reply::integrate(&mut specs, goal.review, integrator);
     }
-    let tools = tool::builtin();
+    let tools = config.tools.catalogue();
     let known = Known { roles, tools: &tools, existing: &BTreeSet::new() };
     let problems = graph::problems(&specs, &known, &config.limits);
     if problems.is_empty() {
@@ -139,9 +139,9 @@ fn check(value: &Value, goal: &Goal, roles: &[String], config: &Config) -> Resul
 }
 
 /// Bundles that a plan may name, with their tools. `fleet` is always there and never named.
-fn bundles() -> BTreeMap<String, Vec<String>> {
+fn bundles(config: &Config) -> BTreeMap<String, Vec<String>> {
     let mut bundles: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for tool in tool::builtin().into_iter().filter(|t| t.bundle != "fleet") {
+    for tool in config.tools.catalogue().into_iter().filter(|t| t.bundle != "fleet") {
         bundles.entry(tool.bundle).or_default().push(tool.name);
     }
     bundles
@@ -155,7 +155,7 @@ fn words(
     config: &Config,
 ) -> Result<Vec<shared::model::Message>, prompt::PromptError> {
     let bundles: Vec<Value> =
-        bundles().into_iter().map(|(name, tools)| json!({"name": name, "tools": tools})).collect();
+        bundles(config).into_iter().map(|(name, tools)| json!({"name": name, "tools": tools})).collect();
     let roles: Vec<Value> =
         roles.iter().map(|r| json!({"name": r.name, "description": r.description})).collect();
     let system = prompt::render(

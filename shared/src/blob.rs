@@ -1,10 +1,12 @@
 //! Content-addressed objects: what is too large for Redis, and every file of every workspace.
 //!
 //! Goes through opendal, so that an object store may take the folder's place. Layout below the folder:
-//! `goals/<goal>/<first 2 hex digits>/<sha256>` and `fleet/nonce-<nonce>`; a goal's objects go with the goal.
+//! `goals/<goal>/<first 2 hex digits>/<sha256>`, `goals/<goal>/effects/<key>` ([`record`]) and `fleet/nonce-<nonce>`; a goal's objects go with the goal.
 //!
 //! A reference is given out only for bytes that survive a power cut. opendal's fs writer syncs the file
 //! before it renames it into place, but not the folders that name it: [`Blobs`] syncs those itself.
+
+mod record;
 
 use crate::config;
 use bytes::Bytes;

@@ -4,6 +4,7 @@
 //! Unknown keys are refused by name. A wrong configuration ends a program with exit code 64 before a port is bound.
 
 mod model;
+mod tools;
 
 pub use crate::ticket::limits::{Limits, is_word};
 use crate::ticket::{Caps, ReviewPolicy, Tier};
@@ -11,6 +12,7 @@ pub use model::{Dialect, Model, Wire};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize, Serializer};
 use std::path::{Path, PathBuf};
+pub use tools::Tools;
 
 /// All of it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -22,6 +24,7 @@ pub struct Config {
     pub caps: Caps,
     pub limits: Limits,
     pub model: Model,
+    pub tools: Tools,
     pub manager: Manager,
     pub worker: Worker,
     pub reviewer: Reviewer,
@@ -120,6 +123,8 @@ pub struct Worker {
     pub steps_max: u32,
     /// A text of a tool longer than this goes to a file, its head and tail stay in the prompt.
     pub tool_output_bytes_max: usize,
+    /// A finished step longer than this is kept in a blob, not in Redis.
+    pub step_bytes_inline_max: usize,
     pub code_timeout_ms: u64,
     pub code_memory_bytes_max: u64,
     pub code_processes_max: u64,
@@ -221,6 +226,7 @@ impl Default for Worker {
             drain_ms: 20_000,
             steps_max: 30,
             tool_output_bytes_max: 16 * 1024,
+            step_bytes_inline_max: 16 * 1024,
             code_timeout_ms: 120_000,
             code_memory_bytes_max: 1024 * 1024 * 1024,
             code_processes_max: 64,
@@ -298,6 +304,7 @@ impl Config {
             .try_parsing(true)
             .list_separator(",")
             .with_list_parse_key("worker.pools")
+            .with_list_parse_key("tools.confirm")
             .source(Some(settings_of_environment()));
         let config: Self = builder.add_source(environment).build()?.try_deserialize()?;
         config.check()?;
@@ -369,6 +376,9 @@ impl Config {
             && !self.model.url.starts_with("https://")
         {
             return wrong("model.url", "must begin with http:// or https://");
+        }
+        if let Some(problem) = self.tools.problem() {
+            return wrong("tools.http", &problem);
         }
         if self.model.is_configured() && self.model.standard.is_empty() {
             return wrong("model.standard", "must name the model of the standard tier when model.url is set");

@@ -6,6 +6,7 @@
 mod args;
 mod calls;
 mod confirm;
+mod effects;
 mod events;
 mod fields;
 mod fleet;
@@ -19,6 +20,7 @@ mod quota;
 mod reply;
 mod scripts;
 mod server;
+mod steps;
 mod sweeper;
 mod tickets;
 mod traits;
@@ -26,6 +28,7 @@ mod waiter;
 
 pub use calls::*;
 pub use confirm::{Confirmation, Confirming};
+pub use effects::{Begun, Effect, EffectState};
 pub use ledger::{Reservation, Reserved, Used};
 pub use quota::{Admission, Endpoint, Heard, Lane, Turn};
 pub use scripts::script_names;

@@ -1,9 +1,13 @@
 //! What a model may call: declarations and the catalogue of bundles. The tools themselves are the worker's.
 //!
-//! The manager validates the names of a plan against this; the worker offers what is declared here.
+//! The manager validates the names of a plan against this; the worker offers what is declared here. Tools of the
+//! configuration are in [`http`].
+
+pub mod http;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 /// Whether a call may change the world outside the attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -138,6 +142,42 @@ pub fn builtin() -> Vec<ToolDecl> {
 /// Names of the built-in bundles.
 pub const BUNDLES: &[&str] = &["code", "files", "fleet"];
 
+/// Names one exact call: what a person confirms and what an effect is booked under. Keys of objects are sorted, so the
+/// same arguments give the same digest whoever wrote them down.
+#[must_use]
+pub fn digest(tool: &str, args: &Value) -> String {
+    key(&[tool, &canonical(args)])
+}
+
+/// Hash (64 hex digits) over parts, each with its length, so that parts cannot run into each other.
+#[must_use]
+pub fn key(parts: &[&str]) -> String {
+    let mut digest = Sha256::new();
+    for part in parts {
+        digest.update((part.len() as u64).to_le_bytes());
+        digest.update(part.as_bytes());
+    }
+    digest.finalize().iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// JSON text with the keys of every object in order, whatever the map's own order.
+#[must_use]
+pub fn canonical(value: &Value) -> String {
+    match value {
+        Value::Object(map) => {
+            let mut pairs: Vec<(&String, &Value)> = map.iter().collect();
+            pairs.sort_by_key(|(key, _)| *key);
+            let pairs: Vec<String> = pairs
+                .into_iter()
+                .map(|(k, v)| format!("{}:{}", Value::from(k.as_str()), canonical(v)))
+                .collect();
+            format!("{{{}}}", pairs.join(","))
+        }
+        Value::Array(list) => format!("[{}]", list.iter().map(canonical).collect::<Vec<_>>().join(",")),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.to_string(),
+    }
+}
+
 /// The declaration of that name among `tools`.
 #[must_use]
 pub fn find<'a>(tools: &'a [ToolDecl], name: &str) -> Option<&'a ToolDecl> {
@@ -148,4 +188,22 @@ pub fn find<'a>(tools: &'a [ToolDecl], name: &str) -> Option<&'a ToolDecl> {
 #[must_use]
 pub fn of_bundles(tools: &[ToolDecl], bundles: &[String]) -> Vec<ToolDecl> {
     tools.iter().filter(|t| t.bundle == "fleet" || bundles.contains(&t.bundle)).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_digests_do_not_depend_on_the_order_of_keys() {
+        let a: Value = serde_json::from_str(r#"{"b":[{"y":1,"x":"é"}],"a":10.0}"#).unwrap();
+        let b: Value = serde_json::from_str(r#"{"a":10.0,"b":[{"x":"é","y":1}]}"#).unwrap();
+        assert_eq!(canonical(&a), r#"{"a":10.0,"b":[{"x":"é","y":1}]}"#);
+        assert_eq!(digest("pay", &a), digest("pay", &b));
+        assert_ne!(digest("pay", &a), digest("pays", &a));
+        assert_eq!(
+            digest("pay", &json!({})),
+            "b30a1b091cabe6aeaecd64d79bedff19ac4e9f08ad9f0bb7bf834928447707a2"
+        );
+    }
 }

@@ -111,6 +111,7 @@ async fn q26_every_duration_is_counted_from_the_call_by_the_servers_clock() {
             revision: 0,
             state: "asked".into(),
             note: String::new(),
+            ..Permit::default()
         };
         let from = desk.store.now_ms().await.unwrap();
         expect(desk.store.park(&claims[1].held, &permit, expiry).await.unwrap(), Written::Ok).unwrap();

@@ -34,6 +34,8 @@ pub struct Plan {
     /// The test itself too speaks through `redis_url`.
     everybody: bool,
     env: BTreeMap<String, String>,
+    /// Text of the `muster.toml` that all programs read.
+    file: String,
     lease: Lease,
 }
 
@@ -47,6 +49,7 @@ impl Default for Plan {
             redis_url: None,
             everybody: false,
             env: BTreeMap::new(),
+            file: String::new(),
             lease: scale().lease(),
         }
     }
@@ -81,6 +84,13 @@ impl Plan {
     #[must_use]
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.env.insert(format!("MUSTER_{name}"), value.into());
+        self
+    }
+
+    /// The configuration file of every program.
+    #[must_use]
+    pub fn file(mut self, text: &str) -> Self {
+        self.file = text.into();
         self
     }
 
@@ -126,6 +136,9 @@ impl Plan {
     /// As [`Plan::start`].
     pub async fn start_on(self, redis: Redis) -> Result<Fleet> {
         let folder = tempfile::Builder::new().prefix("muster-fleet-").tempdir()?;
+        if !self.file.is_empty() {
+            std::fs::write(folder.path().join("muster.toml"), &self.file)?;
+        }
         let mut fleet = Fleet { redis, folder, plan: self.clone(), programs: vec![], silent: false };
         let wanted =
             [(Role::Manager, self.managers), (Role::Worker, self.workers), (Role::Reviewer, self.reviewers)];

@@ -16,6 +16,7 @@ pub mod redis;
 pub mod resp;
 pub mod scale;
 pub mod script;
+pub mod service;
 pub mod topology;
 pub mod turnstile;
 pub mod wait;

@@ -7,8 +7,8 @@ use serde_json::json;
 use shared::goal::NewGoal;
 use shared::message::Kind;
 use shared::store::{
-    ClaimRequest, Completion, Failure, Finish, Heard, Held, Lane, Permit, PersonDecision, Reservation, Store,
-    Turn,
+    ClaimRequest, Completion, Effect, Failure, Finish, Heard, Held, Lane, Permit, PersonDecision,
+    Reservation, Store, Turn,
 };
 use shared::ticket::patch::{Edit, NewTicket, PatchOp};
 use shared::ticket::{FailClass, ReviewPolicy};
@@ -53,8 +53,13 @@ async fn call_all(store: &Store) {
         revision: 2,
         state: "asked".into(),
         note: String::new(),
+        ..Permit::default()
     };
     let _ = store.park(&held(2), &permit, 60_000).await;
+    let effect = Effect { v: 1, tool: "pay".into(), digest: id(6), epoch: 7, ..Effect::default() };
+    let _ = store.append_step(&held(2), "1.0.0.0", "{}").await;
+    let _ = store.effect_begin(&held(2), "key", &effect, true).await;
+    let _ = store.effect_end(&held(2), "key", &effect).await;
     let _ = store.conflict(&held(2), "data/x.txt", true).await;
     let _ = store.progress(&held(2), "obstacle", "no network", Some("a fact")).await;
     let _ = store.manage_claim("manager-1", &id(97), 30_000).await;

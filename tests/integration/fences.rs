@@ -14,6 +14,7 @@ fn permit() -> Permit {
         revision: 0,
         state: "asked".into(),
         note: String::new(),
+        ..Permit::default()
     }
 }
 

@@ -340,6 +340,7 @@ async fn i7_d7_no_answer_is_a_no() {
             revision: claim.ticket.revision,
             state: "asked".into(),
             note: String::new(),
+            ..Permit::default()
         };
         expect(desk.store.park(&claim.held, &permit, 1).await.unwrap(), Written::Ok).unwrap();
         assert_eq!(desk.work(1).await.unwrap().len(), 0, "parked: nobody runs it");

@@ -6,21 +6,25 @@
 mod guard;
 mod history;
 mod ledger;
+mod memory;
 mod session;
 mod steps;
 
 pub(crate) use ledger::book;
+pub(crate) use memory::Memory;
 pub(crate) use session::End;
 
+use crate::effects::{Decision, Effects, Gate};
 use crate::factory::Actor;
-use crate::tools::{ToolBox, ToolError, arguments};
+use crate::tools::{ToolBox, arguments};
 use serde_json::{Map, Value};
-use session::{Act, Session, Turn};
+use session::{Act, Session, Todo, Turn};
 use shared::consumer::Job;
 use shared::model::{Ask, Model};
 use shared::store::{Store, Written};
 use shared::telemetry::metrics::{self, Call as CallOutcome, Role};
 use shared::ticket::FailClass;
+use shared::tool::{self, Effect};
 use std::time::{Duration, Instant};
 use steps::{Call, Step, StepLog};
 use tracing::Instrument as _;
@@ -34,6 +38,8 @@ pub(crate) struct Agent<'a> {
     pub(crate) store: &'a Store,
     pub(crate) job: &'a Job,
     pub(crate) toolbox: &'a mut ToolBox,
+    pub(crate) effects: Effects<'a>,
+    pub(crate) memory: Memory<'a>,
 }
 
 /// Runs the actor to its end. The second part is the step log, to be kept as a blob.
@@ -44,11 +50,13 @@ pub(crate) async fn run(agent: &mut Agent<'_>, actor: Actor) -> (End, Vec<u8>) {
     let mut session = Session::new(actor.system, actor.task, actor.tools, actor.steps_max, ticket);
     let mut log = StepLog::default();
     let began = Instant::now();
+    // What an earlier owner of this ticket had still to do in its last step.
+    let mut todos = agent.memory.restore(&mut session, &mut log);
     loop {
         if agent.job.stop.is_cancelled() {
             return (End::Stopped, log.into_bytes());
         }
-        let number = session.step() + 1;
+        let number = session.step() + u32::from(todos.is_empty());
         let span = tracing::info_span!("step", step = number);
         let mut step = Step {
             v: 1,
@@ -59,9 +67,17 @@ pub(crate) async fn run(agent: &mut Agent<'_>, actor: Actor) -> (End, Vec<u8>) {
             input_tokens: 0,
             output_tokens: 0,
         };
-        let ended = agent.step(&mut session, actor.tier, &mut step).instrument(span).await;
-        log.add(step);
+        let ended = if todos.is_empty() {
+            agent.step(&mut session, actor.tier, &mut step).instrument(span).await
+        } else {
+            let todos = std::mem::take(&mut todos);
+            agent.calls(&mut session, todos, &mut step).instrument(span).await
+        };
+        let line = log.add(step);
         if let Err(end) = ended {
+            return (end, log.into_bytes());
+        }
+        if let Err(end) = agent.memory.keep(&session, agent.toolbox, &line).await {
             return (end, log.into_bytes());
         }
     }
@@ -133,24 +149,21 @@ impl Agent<'_> {
                 let (missing, changed) = self.outputs().await?;
                 session.text_turn(&missing, changed)
             }
-            Turn::Calls(acts) => self.calls(session, acts, &reply.calls, step).await,
+            Turn::Calls(todos) => self.calls(session, todos, step).await,
         }
     }
 
+    /// Answers the calls of a turn, each once and in order.
     async fn calls(
         &mut self,
         session: &mut Session,
-        acts: Vec<(String, Act)>,
-        calls: &[shared::model::ToolCall],
+        mut todos: Vec<Todo>,
         step: &mut Step,
     ) -> Result<(), End> {
-        for ((id, act), call) in acts.into_iter().zip(calls) {
+        while !todos.is_empty() {
             let began = Instant::now();
-            let args = match &call.args {
-                Ok(args) => serde_json::to_string(args).unwrap_or_default(),
-                Err(bad) => bad.raw.clone(),
-            };
-            let (text, ok) = match act {
+            let todo = todos[0].clone();
+            let (text, ok) = match todo.act {
                 Act::Answer(text) => (text, false),
                 Act::Progress(args) => self.progress(&args).await?,
                 Act::Finish(args) => match self.finish(session, &args).await {
@@ -160,35 +173,70 @@ impl Agent<'_> {
                         return Err(end);
                     }
                 },
-                Act::Tool { name, args } => self.tool(session, &name, args).await?,
+                Act::Tool { name, args } => self.tool(session, &name, args, &mut todos).await?,
             };
-            step.calls.push(Call::new(&call.name, &args, &text, ok, ms(began.elapsed())));
-            session.answer(id, text);
+            step.calls.push(Call::new(&todo.name, &todo.args, &text, ok, ms(began.elapsed())));
+            session.answer(todo.id, text);
+            todos.remove(0);
             self.job.pulse.beat();
         }
         Ok(())
     }
 
+    /// `todos` begins with this call: kept before anything that cannot be taken back, so that whoever goes on makes
+    /// this very call and does not ask the model again.
     async fn tool(
         &mut self,
         session: &mut Session,
         name: &str,
         args: Map<String, Value>,
+        todos: &mut [Todo],
     ) -> Result<(String, bool), End> {
         let span = tracing::info_span!("execute_tool", gen_ai.tool.name = name);
-        let stop = self.job.stop.clone();
+        let Some(decl) = self.toolbox.decl(name).cloned() else {
+            return Ok((format!("there is no tool `{name}` here"), false));
+        };
+        let is_world = decl.effect == Effect::World;
         let args = Value::Object(args);
-        let done = tokio::select! {
-            done = self.toolbox.call(name, &args).instrument(span) => done,
-            () = stop.cancelled() => return Err(End::Stopped),
+        let gate = if is_world || decl.requires_confirmation {
+            let ordinal = session.ordinal(&tool::digest(name, &args));
+            match self.effects.decide(self.toolbox, &decl, args, ordinal).await {
+                Decision::Run { args, permit } => {
+                    let digest = tool::digest(name, &args);
+                    if let Value::Object(args) = &args {
+                        todos[0].act = Act::Tool { name: name.into(), args: args.clone() };
+                    }
+                    self.memory.must_keep(session, self.toolbox, todos).await?;
+                    let ordinal = session.ordinal(&digest);
+                    let run = self.effects.run(self.toolbox, &decl, args, permit, ordinal);
+                    let gate = run.instrument(span).await;
+                    if is_world && matches!(gate, Gate::Answer { .. }) {
+                        session.count_effect(digest);
+                    }
+                    gate
+                }
+                Decision::Ended(gate) => {
+                    if is_world && matches!(gate, Gate::Answer { ok: true, .. }) {
+                        session.count_effect(tool::digest(name, &todos[0].arguments()));
+                    }
+                    gate
+                }
+            }
+        } else {
+            self.effects.run(self.toolbox, &decl, args, false, 0).instrument(span).await
         };
         session.ran(name);
-        metrics::tool_call(done.is_ok());
-        match done {
-            Ok(result) => Ok((result.text, true)),
-            // An observation, not a failure.
-            Err(ToolError::Tell(text)) => Ok((text, false)),
-            Err(ToolError::Broken(text)) => Err(broken(name, &text)),
+        metrics::tool_call(matches!(gate, Gate::Answer { ok: true, .. }));
+        match gate {
+            // What goes wrong is an observation, not a failure.
+            Gate::Answer { text, ok } => Ok((text, ok)),
+            Gate::Denied(why) => Ok((session::denied(name, &why)?, false)),
+            Gate::Park(permit) => {
+                self.memory.must_keep(session, self.toolbox, todos).await?;
+                Err(End::Parked(permit))
+            }
+            Gate::Stopped => Err(End::Stopped),
+            Gate::Broken(text) => Err(broken(name, &text)),
         }
     }
 

@@ -46,6 +46,8 @@ pub(crate) struct Situation<'a> {
     pub(crate) clashes: &'a [String],
     /// Knowledge texts chosen for it.
     pub(crate) knowledge: &'a str,
+    /// Calls with an effect outside that earlier attempts made, with what they answered.
+    pub(crate) effects: &'a [String],
     /// `2026-01-31`.
     pub(crate) date: &'a str,
     pub(crate) steps_max: u32,
@@ -82,6 +84,7 @@ struct TaskPart<'a> {
     files: Vec<FilePart<'a>>,
     files_more: usize,
     last: Vec<LastPart>,
+    effects: &'a [String],
     notes: Vec<&'a str>,
     date: &'a str,
 }
@@ -179,6 +182,7 @@ fn task(role: &Role, ticket: &Ticket, situation: &Situation<'_>) -> Result<Strin
         files: shown.map(|(path, size_bytes)| FilePart { path, size_bytes: *size_bytes }).collect(),
         files_more: files.len().saturating_sub(FILES_MAX),
         last: last(ticket, situation.clashes),
+        effects: situation.effects,
         notes: [ticket.note.as_str()].into_iter().filter(|n| !n.trim().is_empty()).collect(),
         date: situation.date,
     };

@@ -1,6 +1,7 @@
 //! `muster-worker`: claims tickets of its pools and does them, with an agent or by one direct tool call.
 
 mod agent;
+mod effects;
 mod factory;
 mod serve;
 mod tools;

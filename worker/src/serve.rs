@@ -1,6 +1,7 @@
 //! Wiring: what a worker needs, opened in order, then the engine until the stop.
 
 use crate::factory::Roles;
+use crate::tools::Catalogue;
 use crate::work::Worker;
 use anyhow::{Context as _, bail};
 use shared::blob::Blobs;
@@ -11,7 +12,6 @@ use shared::sandbox::Sandbox;
 use shared::service::Context;
 use shared::store::Store;
 use shared::telemetry::probe;
-use shared::tool;
 use shared::workspace::Folder;
 use std::sync::Arc;
 
@@ -23,6 +23,7 @@ pub(crate) async fn serve(ctx: Context) -> anyhow::Result<()> {
     let config = Arc::new(ctx.config);
     let roles = Roles::load(&config.worker.roles_folder).context("worker.roles_folder")?;
     let sandbox = sandbox(config.worker.allow_no_sandbox)?;
+    let tools = Arc::new(Catalogue::new(&config.tools).context("tools.http")?);
     let model = if config.model.is_configured() { Some(Model::new(&config.model)?) } else { None };
     if model.is_none() {
         tracing::info!("no model is configured, only direct tool calls can be done here");
@@ -41,8 +42,7 @@ pub(crate) async fn serve(ctx: Context) -> anyhow::Result<()> {
     let sweeping =
         sweeper::run(store.clone(), blobs.clone(), config.lease.clone(), retention, ctx.stop.clone());
 
-    let tools = tool::builtin();
-    let offered = tools.iter().filter(|t| !t.sandboxed || sandbox.is_some());
+    let offered = tools.decls().iter().filter(|t| !t.sandboxed || sandbox.is_some());
     let options = Options {
         role: "worker",
         kind: Kind::Work,

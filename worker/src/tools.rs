@@ -4,16 +4,20 @@
 //! the attempt. `update_progress` and `finish` are the agent loop's own; it uses [`arguments`] for theirs.
 
 pub(crate) mod arguments;
+mod catalogue;
 mod code;
 mod files;
+mod http;
 mod output;
 
+pub(crate) use catalogue::Catalogue;
 use code::Interpreter;
 use serde_json::Value;
 use shared::config;
 use shared::sandbox::Sandbox;
 use shared::tool::{self, ToolDecl};
 use shared::workspace::{Attempt, FileError, WorkspaceError};
+use std::sync::Arc;
 
 /// Reasons for files that are not taken, shown to the model.
 const SKIPPED_SHOWN_MAX: usize = 10;
@@ -38,6 +42,12 @@ pub(crate) enum ToolError {
     /// Sandbox, disk or store are broken: the attempt fails, another may do.
     #[error("{0}")]
     Broken(String),
+    /// Told like the first; nothing happened outside, the same call may be made again.
+    #[error("{0}")]
+    NotDone(String),
+    /// Sent, and what came of it is not known.
+    #[error("{0}")]
+    Unknown(String),
 }
 
 impl From<WorkspaceError> for ToolError {
@@ -59,6 +69,11 @@ pub(crate) struct ToolBox {
     attempt: Attempt,
     sandbox: Option<Sandbox>,
     limits: config::Worker,
+    catalogue: Arc<Catalogue>,
+    /// Names the effect of the next call to the service that has it; empty: none.
+    effect_key: String,
+    /// Something may have changed a file since the last [`ToolBox::sealed`].
+    touched: bool,
     /// Runs of code so far: names cells and figures.
     cells: u32,
     /// Python ran before, and its variables were lost.
@@ -69,8 +84,52 @@ pub(crate) struct ToolBox {
 
 impl ToolBox {
     /// The tools over this attempt; without a sandbox there are no code tools (I7).
-    pub(crate) fn new(attempt: Attempt, sandbox: Option<Sandbox>, limits: &config::Worker) -> Self {
-        Self { attempt, sandbox, limits: limits.clone(), python: None, cells: 0, lost: false, spilled: 0 }
+    pub(crate) fn new(
+        attempt: Attempt,
+        sandbox: Option<Sandbox>,
+        limits: &config::Worker,
+        catalogue: Arc<Catalogue>,
+    ) -> Self {
+        Self {
+            attempt,
+            sandbox,
+            limits: limits.clone(),
+            catalogue,
+            effect_key: String::new(),
+            touched: false,
+            python: None,
+            cells: 0,
+            lost: false,
+            spilled: 0,
+        }
+    }
+
+    /// Whether files may have changed since [`ToolBox::sealed`].
+    pub(crate) fn is_touched(&self) -> bool {
+        self.touched
+    }
+
+    /// The files as they stand are kept.
+    pub(crate) fn sealed(&mut self) {
+        self.touched = false;
+    }
+
+    /// Names the effect of the next call.
+    pub(crate) fn effect_key(&mut self, key: &str) {
+        self.effect_key = key.into();
+    }
+
+    /// The arguments as the tool takes them, or what is wrong with them in words for the model.
+    ///
+    /// # Errors
+    /// Names the tool and each field.
+    pub(crate) fn check(&self, name: &str, args: &Value) -> Result<Value, String> {
+        self.catalogue.check(name, args)
+    }
+
+    /// The declaration of that name.
+    pub(crate) fn decl(&self, name: &str) -> Option<&ToolDecl> {
+        self.catalogue.find(name)
     }
 
     /// Variables of an earlier attempt of the same ticket are gone: the first run of code says so.
@@ -91,7 +150,7 @@ impl ToolBox {
     /// What the model is offered of these bundles, sorted by name.
     pub(crate) fn declarations(&self, bundles: &[String]) -> Vec<ToolDecl> {
         let python = self.sandbox.as_ref().and_then(Sandbox::python);
-        let mut tools = tool::of_bundles(&tool::builtin(), bundles);
+        let mut tools = tool::of_bundles(self.catalogue.decls(), bundles);
         tools.retain(|tool| !tool.sandboxed || python.is_some());
         if let (Some(python), Some(tool)) = (python, tools.iter_mut().find(|t| t.name == code::NAME)) {
             tool.description = format!("{} {}", tool.description, code::describe(python, &self.limits));
@@ -105,9 +164,13 @@ impl ToolBox {
     /// # Errors
     /// [`ToolError`].
     pub(crate) async fn call(&mut self, name: &str, args: &Value) -> Result<ToolResult, ToolError> {
-        let args = arguments::check(name, args).map_err(ToolError::Tell)?;
+        let args = self.catalogue.check(name, args).map_err(ToolError::Tell)?;
+        let effect_key = std::mem::take(&mut self.effect_key);
         let text = |key: &str| args.get(key).and_then(Value::as_str).unwrap_or_default();
         let number = |key: &str| args.get(key).and_then(Value::as_u64);
+        let reads = self.catalogue.find(name).is_some_and(|t| t.effect != tool::Effect::Attempt);
+        // A call that fails or is cut may have written all the same.
+        self.touched |= !reads;
         let mut failed = false;
         let said = match name {
             code::NAME => {
@@ -124,9 +187,13 @@ impl ToolBox {
             "write_file" => files::write(&self.attempt, text("path"), text("content")).await?,
             "append_file" => files::append(&self.attempt, text("path"), text("content")).await?,
             "list_files" => files::list(&self.attempt, text("prefix")).await?,
-            other => return Err(ToolError::Tell(format!("there is no tool `{other}` here"))),
+            other => match (self.catalogue.http(other), args.as_object()) {
+                (Some(caller), Some(args)) => caller.call(args, &effect_key).await?,
+                (Some(_) | None, _) => {
+                    return Err(ToolError::Tell(format!("there is no tool `{other}` here")));
+                }
+            },
         };
-        let reads = name == "read_file" || name == "list_files";
         let changed = if reads { Vec::new() } else { self.attempt.scan().await? };
         let said = output::fit(self, name, said).await;
         Ok(ToolResult { text: self.with_notes(said, &changed), changed, failed })

@@ -3,9 +3,10 @@
 mod context;
 mod direct;
 
-use crate::agent::{self, Agent, End};
+use crate::agent::{self, Agent, End, Memory};
+use crate::effects::{Effects, Gate};
 use crate::factory::{self, Roles, Situation};
-use crate::tools::ToolBox;
+use crate::tools::{Catalogue, ToolBox};
 use context::Read;
 use shared::blob::Blobs;
 use shared::config::Config;
@@ -14,7 +15,6 @@ use shared::model::{Account, Model};
 use shared::sandbox::Sandbox;
 use shared::store::{Store, StoreError};
 use shared::ticket::{FailClass, Report, Ticket};
-use shared::tool::{self, ToolDecl};
 use shared::workspace::{Attempt, Clash, WorkspaceError};
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(crate) struct Worker {
     /// `None`: no code runs here.
     pub(crate) sandbox: Option<Sandbox>,
     pub(crate) roles: Roles,
-    pub(crate) tools: Vec<ToolDecl>,
+    pub(crate) tools: Arc<Catalogue>,
     pub(crate) config: Arc<Config>,
 }
 
@@ -40,6 +40,9 @@ impl Handler for Worker {
             Ok(outcome) => outcome,
             Err(End::Failed { class, detail, delay_ms }) => Outcome::Failed { class, detail, delay_ms },
             Err(End::Stopped) => Outcome::Released,
+            Err(End::Parked(permit)) => {
+                Outcome::Parked { permit: *permit, expiry_ms: self.config.lease.person_expiry_ms }
+            }
             // An end with a report is sealed in `work`.
             Err(End::Report(_)) => Outcome::Released,
         }
@@ -51,10 +54,16 @@ impl Worker {
         let ticket = &job.claim.ticket;
         self.check_possible(ticket)?;
         let read = Read::of(&self.store, ticket).await.map_err(|e| unavailable(&e))?;
-        let attempt = self.open(ticket).await?;
+        let approvals = self.config.tools.approvals;
+        let effects = Effects::open(&self.store, &self.blobs, job, approvals).await;
+        let mut effects = effects.map_err(|gate| gate_closed(gate, "an earlier call"))?;
+        let inline = self.config.worker.step_bytes_inline_max;
+        let memory = Memory::open(&self.store, &self.blobs, job, inline).await;
+        let attempt = self.open(ticket, memory.overlay()).await?;
         job.pulse.beat();
         let clashes: Vec<String> = attempt.clashes().iter().map(Clash::describe).collect();
-        let mut toolbox = ToolBox::new(attempt, self.sandbox.clone(), &self.config.worker);
+        let mut toolbox =
+            ToolBox::new(attempt, self.sandbox.clone(), &self.config.worker, Arc::clone(&self.tools));
         // Nobody reads a direct call's output as the continuation of an earlier session.
         if ticket.attempts > 1 && ticket.call.is_none() {
             toolbox.resumed();
@@ -62,23 +71,25 @@ impl Worker {
         let (actor, end, steps) = match &ticket.call {
             Some(call) => {
                 let actor = format!("tool:{}", call.tool);
-                let end = direct::run(job, &mut toolbox, call).await;
+                let end = direct::run(job, &mut toolbox, call, &mut effects).await;
                 (actor, end, vec![])
             }
-            None => self.agent(job, &read, &clashes, &mut toolbox).await?,
+            None => self.agent(job, &read, &clashes, &mut toolbox, effects, memory).await?,
         };
         match end {
             End::Report(report) => self.seal(ticket, *report, steps, &mut toolbox, actor).await,
-            End::Failed { .. } | End::Stopped => Err(end),
+            End::Failed { .. } | End::Stopped | End::Parked(_) => Err(end),
         }
     }
 
-    async fn agent(
-        &self,
-        job: &Job,
+    async fn agent<'a>(
+        &'a self,
+        job: &'a Job,
         read: &Read,
         clashes: &[String],
-        toolbox: &mut ToolBox,
+        toolbox: &'a mut ToolBox,
+        effects: Effects<'a>,
+        memory: Memory<'a>,
     ) -> Result<(String, End, Vec<u8>), End> {
         let ticket = &job.claim.ticket;
         let Some(model) = &self.model else {
@@ -104,6 +115,7 @@ impl Worker {
             todo: &todo,
             clashes,
             knowledge: "",
+            effects: &effects.done(),
             date: &context::date(),
             steps_max: self.config.worker.steps_max,
         };
@@ -113,36 +125,30 @@ impl Worker {
         let other_model = self.config.reviewer.other_model;
         let name = if other_model { model.name(actor.tier).to_owned() } else { actor.name.clone() };
         tracing::info!(role = role.name, actor = name, tier = actor.tier.as_str(), "agent begins");
-        let mut agent = Agent { model, store: &self.store, job, toolbox };
+        let mut agent = Agent { model, store: &self.store, job, toolbox, effects, memory };
         let (end, steps) = agent::run(&mut agent, actor).await;
         Ok((name, end, steps))
     }
 
     /// I7: what cannot run here is refused with its reason before anything is spent.
     fn check_possible(&self, ticket: &Ticket) -> Result<(), End> {
-        let sandboxed = |name: &str| tool::find(&self.tools, name).is_some_and(|t| t.sandboxed);
+        let sandboxed = |name: &str| self.tools.find(name).is_some_and(|t| t.sandboxed);
         let runs_code = match &ticket.call {
             Some(call) => sandboxed(&call.tool),
-            None => self.tools.iter().any(|t| t.sandboxed && ticket.tools.contains(&t.bundle)),
+            None => self.tools.decls().iter().any(|t| t.sandboxed && ticket.tools.contains(&t.bundle)),
         };
-        let asks = |name: &str| tool::find(&self.tools, name).is_some_and(|t| t.requires_confirmation);
-        if ticket.call.as_ref().is_some_and(|call| asks(&call.tool)) {
-            return Err(End::not_retryable(
-                "the call needs a person's confirmation, nobody can be asked from here",
-            ));
-        }
         if runs_code && self.sandbox.is_none() {
             return Err(End::not_retryable("the ticket runs code and this worker has no sandbox"));
         }
         Ok(())
     }
 
-    async fn open(&self, ticket: &Ticket) -> Result<Attempt, End> {
+    async fn open(&self, ticket: &Ticket, overlay: &str) -> Result<Attempt, End> {
         let opened = Attempt::open(
             &self.blobs,
             &ticket.goal,
             &ticket.base_root,
-            &ticket.overlay_ref,
+            overlay,
             &self.config.worker.scratch_folder,
             &self.config.limits,
             &ticket.key,
@@ -185,6 +191,17 @@ fn fit(report: &mut Report, bytes_max: usize) {
             report.outputs.clear();
             return;
         }
+    }
+}
+
+/// How an attempt ends whose guarded call gives no answer.
+fn gate_closed(gate: Gate, tool: &str) -> End {
+    match gate {
+        Gate::Park(permit) => End::Parked(permit),
+        Gate::Stopped => End::Stopped,
+        Gate::Denied(why) => End::not_retryable(format!("{tool} was not run: {why}")),
+        Gate::Broken(text) => agent::broken(tool, &text),
+        Gate::Answer { text, .. } => End::fault(format!("{tool}: {text}")),
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 use shared::store::PersonDecision;
 use shared::ticket::patch::Edit;
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 #[command(after_help = "Examples:\n  muster answer 0193f0a0 \"Use last year's figures\"\n  \
     muster answer 0193f0a0/measure --retry --note \"the file is in data/raw\"\n  \
     muster answer 0193f0a0/send --approve\n  muster answer 0193f0a0/measure --retry --edit '{\"tier\":\"strong\"}'")]
@@ -47,6 +47,18 @@ pub(crate) struct Args {
     /// Goal: the tokens that it may cost from now on.
     #[arg(long, value_name = "N", conflicts_with = "decision")]
     budget_tokens: Option<u64>,
+}
+
+impl Args {
+    /// `muster answer WHAT --approve [--args JSON]`
+    pub(crate) fn approval(what: &str, args: Option<&str>) -> Self {
+        Self { what: what.into(), approve: true, args: args.map(str::to_owned), ..Self::default() }
+    }
+
+    /// `muster answer WHAT --deny REASON`
+    pub(crate) fn denial(what: &str, reason: Option<&str>) -> Self {
+        Self { what: what.into(), deny: true, text: reason.map(str::to_owned), ..Self::default() }
+    }
 }
 
 pub(crate) async fn run(ctx: &Context, args: &Args) -> Result<Exit, CliError> {

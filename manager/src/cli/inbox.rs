@@ -49,7 +49,9 @@ fn drawn(decisions: &[Value], now: u64) -> String {
         }
         let how = match text(d, "kind") {
             "goal" => format!("muster answer {} \"…\"", name(d)),
-            "awaiting_approval" => format!("muster answer {} --approve | --deny", name(d)),
+            "awaiting_approval" => {
+                format!("muster approve {0} [--args JSON]   or   muster deny {0} [REASON]", name(d))
+            }
             _ => format!(
                 "muster answer {0} --retry [--note \"…\"] | --skip | --fail   or   muster deliver {0} FILE…",
                 name(d)

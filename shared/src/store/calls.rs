@@ -119,10 +119,13 @@ pub struct Failure {
 }
 
 /// A parked confirmation.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Permit {
-    /// Digest of tool name and arguments.
+    /// Digest of tool name and arguments; of the edited ones once a person edited them.
     pub digest: String,
+    /// Digest of the call as it was asked for; empty while nobody edited it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub asked_digest: String,
     pub tool: String,
     pub args: serde_json::Value,
     pub revision: u32,
@@ -130,6 +133,9 @@ pub struct Permit {
     pub state: String,
     #[serde(default)]
     pub note: String,
+    /// Key of the effect that may have happened already: then the question is whether it may run again. Else empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub doubt: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -173,6 +173,10 @@ impl Map {
         self.0.is_empty()
     }
 
+    pub(super) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(field, value)| (field.as_str(), value.as_str()))
+    }
+
     pub(super) fn text(&self, field: &str) -> String {
         self.0.get(field).cloned().unwrap_or_default()
     }
@@ -281,6 +285,9 @@ fn permit(m: &Map) -> serde_json::Value {
         o.insert("state".into(), m.text("permit_state").into());
         o.insert("note".into(), m.text("permit_note").into());
         if let Ok(edited) = serde_json::from_str::<serde_json::Value>(&m.text("permit_args")) {
+            // The stored call stays byte for byte; what runs is the edited one, under a digest of its own.
+            let asked = o.insert("digest".into(), m.text("permit_digest").into());
+            o.insert("asked_digest".into(), asked.unwrap_or_default());
             o.insert("args".into(), edited);
         }
     }

@@ -2,7 +2,8 @@
 
 use super::args::arg;
 use super::{Answered, OpenDecision, PersonDecision, Result, Store, StoreError, fields, reply, scripts};
-use crate::ticket::Status;
+use crate::ticket::{Status, Ticket};
+use crate::tool;
 
 fn answered(parts: &[String]) -> Result<Answered> {
     Ok(match parts.first().map_or("", String::as_str) {
@@ -13,6 +14,27 @@ fn answered(parts: &[String]) -> Result<Answered> {
         "REFUSED" => Answered::Refused(parts.get(1).cloned().unwrap_or_default()),
         other => return Err(StoreError::Broken(format!("answer answered {other:?}"))),
     })
+}
+
+fn cause(t: &Ticket) -> String {
+    if t.status != Status::AwaitingApproval {
+        t.cause.clone()
+    } else if t.permit["doubt"].is_string() {
+        "in_doubt".into()
+    } else {
+        "confirmation".into()
+    }
+}
+
+/// What a person is asked, in lines: the exact call, and the digest under which it is confirmed.
+fn confirmation(permit: &serde_json::Value) -> String {
+    let text = |key: &str| permit[key].as_str().unwrap_or_default();
+    let asked = if text("doubt").is_empty() {
+        "wants to call"
+    } else {
+        "has begun this call and its outcome is not known; it may have happened:"
+    };
+    format!("{asked} {} {}\ndigest {}", text("tool"), permit["args"], text("digest"))
 }
 
 impl Store {
@@ -31,6 +53,7 @@ impl Store {
     ) -> Result<Answered> {
         let (mut edit, mut overlay, mut args_json, mut budget) =
             ("[]".to_owned(), String::new(), String::new(), String::new());
+        let mut digest = None;
         let (word, note) = match decision {
             PersonDecision::Retry { note, edit: e } => {
                 let flat = fields::flat_list(fields::of_edit(e));
@@ -44,6 +67,12 @@ impl Store {
             PersonDecision::Skip { reason } => ("skip", reason.clone()),
             PersonDecision::Fail { reason } => ("fail", reason.clone()),
             PersonDecision::Approve { args } => {
+                if let Some(args) = args {
+                    digest = self
+                        .ticket(id)
+                        .await?
+                        .map(|t| tool::digest(t.permit["tool"].as_str().unwrap_or_default(), args));
+                }
                 args_json = args.as_ref().map(ToString::to_string).unwrap_or_default();
                 ("approve", String::new())
             }
@@ -65,6 +94,7 @@ impl Store {
             arg(overlay),
             arg(args_json),
             arg(budget),
+            arg(digest.unwrap_or_default()),
         ];
         answered(&reply::texts(self.call(&scripts::ANSWER, &args).await?)?)
     }
@@ -101,7 +131,16 @@ impl Store {
             let Some(t) = self.ticket(&id).await? else { continue };
             let asked = t.status == Status::AwaitingApproval;
             let choices: &[&str] = if asked {
-                &["approve: this very call runs once", "deny: the agent hears it", "expiry: denied"]
+                match t.permit["doubt"].as_str() {
+                    Some(_) => &[
+                        "approve: it did not happen, this very call runs again, once",
+                        "deny: it is not run again, the agent is told",
+                        "expiry: denied",
+                    ],
+                    None => {
+                        &["approve: this very call runs once", "deny: the agent hears it", "expiry: denied"]
+                    }
+                }
             } else {
                 &[
                     "retry: tried again, with your note or edit",
@@ -112,18 +151,19 @@ impl Store {
                 ]
             };
             let detail = if asked {
-                t.permit.to_string()
+                confirmation(&t.permit)
             } else {
                 let last = if t.review_comment.is_empty() { &t.failure } else { &t.review_comment };
                 format!("{} {last}", t.cause_detail).trim().to_owned()
             };
+            let cause = cause(&t);
             out.push(OpenDecision {
                 id,
                 goal: t.goal,
                 key: t.key,
                 epoch: t.epoch,
                 kind: t.status.as_str().into(),
-                cause: t.cause,
+                cause,
                 detail,
                 expires_at_ms: t.due_at_ms,
                 choices: choices.iter().map(|c| (*c).to_owned()).collect(),

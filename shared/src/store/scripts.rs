@@ -71,6 +71,7 @@ scripts! {
     COMPLETE = "complete";
     DEAD_LETTERS = "dead_letters";
     DECIDE = "decide";
+    EFFECTS = "effects";
     GOAL_KEYS = "goal_keys";
     MANAGE_CLAIM = "manage_claim";
     MANAGE_FINISH = "manage_finish";
@@ -85,6 +86,7 @@ scripts! {
     SEAL = "seal";
     SETTLE = "settle";
     STEER = "steer";
+    STEPS = "steps";
     SUBMIT_GOAL = "submit_goal";
     SWEEP = "sweep";
     TICKETS = "tickets";

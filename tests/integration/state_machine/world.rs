@@ -304,6 +304,7 @@ impl World {
                         revision: 0,
                         state: "asked".into(),
                         note: String::new(),
+                        ..Permit::default()
                     };
                     self.store.park(&held, &permit, LONG_MS).await?
                 }

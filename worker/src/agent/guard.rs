@@ -1,5 +1,6 @@
 //! Guards against loops, as pure code (B1): what a call means in the light of those before it.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// The same call in a row: at this many it is not run and the model is told; one more ends the attempt.
@@ -41,7 +42,7 @@ impl Loop {
 }
 
 /// The calls of one attempt so far.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Guard {
     recent: Vec<String>,
     unknown: u32,

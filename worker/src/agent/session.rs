@@ -5,9 +5,11 @@
 
 use super::guard::{Guard, Verdict};
 use super::history;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use shared::model::{ErrorClass, Finish, Message, ModelError, Reply, ToolCall};
 use shared::prompt::{self, PromptError};
+use shared::store::Permit;
 use shared::ticket::{FailClass, Report, Ticket};
 use shared::tool::{Effect, ToolDecl};
 use std::collections::BTreeMap;
@@ -30,6 +32,8 @@ pub(crate) enum End {
     },
     /// The stop token came.
     Stopped,
+    /// A person is asked about one exact call.
+    Parked(Box<Permit>),
 }
 
 impl End {
@@ -50,7 +54,8 @@ impl From<PromptError> for End {
 }
 
 /// One call of a turn; each is answered exactly once, in order.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Act {
     /// Answered already: not run, and why.
     Answer(String),
@@ -62,11 +67,46 @@ pub(crate) enum Act {
     Finish(Map<String, Value>),
 }
 
+/// A call that is still to be answered, as it is kept for whoever goes on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Todo {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    /// As the model wrote them, for the step log.
+    pub(crate) args: String,
+    pub(crate) act: Act,
+}
+
+impl Todo {
+    /// The arguments that will run.
+    pub(crate) fn arguments(&self) -> Value {
+        match &self.act {
+            Act::Tool { args, .. } | Act::Progress(args) | Act::Finish(args) => Value::Object(args.clone()),
+            Act::Answer(_) => Value::Null,
+        }
+    }
+}
+
+/// What the loop remembers beside the messages.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct State {
+    pub(crate) guard: Guard,
+    pub(crate) step: u32,
+    pub(crate) truncated: u32,
+    /// Told once that no tool was run / that outputs are missing / to call finish.
+    pub(crate) told: Told,
+    pub(crate) tool_calls: BTreeMap<String, u32>,
+    pub(crate) last_text: String,
+    /// How often each call with an outside effect was made, by its digest.
+    pub(crate) effects: BTreeMap<String, u32>,
+}
+
 /// What a reply is.
 #[derive(Debug)]
 pub(crate) enum Turn {
     /// Tool calls by id, to be answered by [`Session::answer`].
-    Calls(Vec<(String, Act)>),
+    Calls(Vec<Todo>),
     /// Text alone: [`Session::text_turn`] decides, once it is known which outputs are missing.
     Text,
 }
@@ -75,21 +115,16 @@ pub(crate) enum Turn {
 pub(crate) struct Session {
     pub(crate) messages: Vec<Message>,
     tools: Vec<ToolDecl>,
-    guard: Guard,
-    step: u32,
+    state: State,
     steps_max: u32,
     needs_tools: bool,
-    truncated: u32,
-    /// Told once that no tool was run / that outputs are missing / to call finish.
-    told: Told,
     /// Compacted since the last good reply (B4: at most once between two turns).
     compacted: bool,
-    tool_calls: BTreeMap<String, u32>,
-    last_text: String,
 }
 
-#[derive(Default)]
-struct Told {
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Told {
     no_tools: bool,
     missing: bool,
     finish: bool,
@@ -106,20 +141,15 @@ impl Session {
         Self {
             messages: vec![Message::System(system), Message::User(task)],
             tools,
-            guard: Guard::default(),
-            step: 0,
+            state: State::default(),
             steps_max,
             needs_tools: needs_tools(ticket),
-            truncated: 0,
-            told: Told::default(),
             compacted: false,
-            tool_calls: BTreeMap::new(),
-            last_text: String::new(),
         }
     }
 
     pub(crate) fn step(&self) -> u32 {
-        self.step
+        self.state.step
     }
 
     pub(crate) fn tools(&self) -> &[ToolDecl] {
@@ -128,12 +158,12 @@ impl Session {
 
     /// Before each call of the model: counts the step, warns near the end, ends it past the end (D3, I11).
     pub(crate) fn begin_step(&mut self) -> Result<(), End> {
-        self.step += 1;
-        if self.step > self.steps_max {
+        self.state.step += 1;
+        if self.state.step > self.steps_max {
             let summary = format!(
                 "Stopped at the limit of {} steps before finish was called. Last words: {}",
                 self.steps_max,
-                if self.last_text.is_empty() { "none" } else { &self.last_text }
+                if self.state.last_text.is_empty() { "none" } else { &self.state.last_text }
             );
             return Err(if self.ran_any() || !self.needs_tools {
                 End::Report(Box::new(self.report("partial", &summary, vec![], vec![])))
@@ -141,7 +171,7 @@ impl Session {
                 End::fault(summary)
             });
         }
-        if self.step > 1 && self.step + WRAP_UP == self.steps_max + 1 {
+        if self.state.step > 1 && self.state.step + WRAP_UP == self.steps_max + 1 {
             let left = WRAP_UP.min(self.steps_max);
             let nudge = nudge("wrap_up", &[("left", left.into())])?;
             self.messages.push(Message::User(nudge));
@@ -153,7 +183,7 @@ impl Session {
     pub(crate) fn reply(&mut self, reply: &Reply) -> Result<Turn, End> {
         self.compacted = false;
         if !reply.text.trim().is_empty() {
-            self.last_text = prompt::clip(reply.text.trim(), 500);
+            self.state.last_text = prompt::clip(reply.text.trim(), 500);
         }
         match reply.finish {
             Finish::Filter => return Err(End::fault("the provider's content filter withheld the reply")),
@@ -162,7 +192,7 @@ impl Session {
             Finish::Stop | Finish::ToolCalls => {}
         }
         if reply.calls.is_empty() && reply.text.trim().is_empty() && reply.finish != Finish::Length {
-            if std::mem::replace(&mut self.told.finish, true) {
+            if std::mem::replace(&mut self.state.told.finish, true) {
                 return Err(End::fault("the model's replies are empty"));
             }
             let empty = nudge("empty", &[])?;
@@ -184,14 +214,18 @@ impl Session {
         }
         let mut acts = vec![];
         for call in &reply.calls {
-            acts.push((call.id.clone(), self.act(call)?));
+            let args = match &call.args {
+                Ok(args) => serde_json::to_string(args).unwrap_or_default(),
+                Err(bad) => bad.raw.clone(),
+            };
+            acts.push(Todo { id: call.id.clone(), name: call.name.clone(), args, act: self.act(call)? });
         }
         Ok(Turn::Calls(acts))
     }
 
     fn act(&mut self, call: &ToolCall) -> Result<Act, End> {
         let Some(tool) = self.tools.iter().find(|t| t.name == call.name) else {
-            if let Verdict::Stop(why) = self.guard.unknown() {
+            if let Verdict::Stop(why) = self.state.guard.unknown() {
                 return Err(End::fault(format!("{} (last: {})", why.describe(), call.name)));
             }
             let names: Vec<&str> = self.tools.iter().map(|t| t.name.as_str()).collect();
@@ -200,10 +234,6 @@ impl Session {
                 &[("name", call.name.as_str().into()), ("tools", names.into())],
             )?));
         };
-        if tool.requires_confirmation {
-            // I7: nobody can be asked from here, so it does not run.
-            return Ok(Act::Answer(nudge("unconfirmed", &[("name", call.name.as_str().into())])?));
-        }
         let reads = tool.effect == Effect::Reads;
         let args = match &call.args {
             Ok(args) => args.clone(),
@@ -215,7 +245,7 @@ impl Session {
                 let mut raw = Map::new();
                 raw.insert("raw".into(), bad.raw.as_str().into());
                 // B1 counts broken arguments too: the same broken call again and again is a loop.
-                if let Verdict::Stop(why) = self.guard.call(&call.name, &raw, false) {
+                if let Verdict::Stop(why) = self.state.guard.call(&call.name, &raw, false) {
                     return Err(self.looped(why.describe(), &call.name));
                 }
                 return Ok(Act::Answer(format!("Not run: {}", bad.problem)));
@@ -224,7 +254,7 @@ impl Session {
         match call.name.as_str() {
             "finish" => return Ok(Act::Finish(args)),
             "update_progress" => {
-                return match self.guard.call(&call.name, &args, reads) {
+                return match self.state.guard.call(&call.name, &args, reads) {
                     Verdict::Run => Ok(Act::Progress(args)),
                     Verdict::Nudge => Ok(Act::Answer(nudge("same_call", &[])?)),
                     Verdict::Stop(why) => Err(self.looped(why.describe(), &call.name)),
@@ -232,7 +262,7 @@ impl Session {
             }
             _ => {}
         }
-        match self.guard.call(&call.name, &args, reads) {
+        match self.state.guard.call(&call.name, &args, reads) {
             Verdict::Run => Ok(Act::Tool { name: call.name.clone(), args }),
             Verdict::Nudge => Ok(Act::Answer(nudge("same_call", &[])?)),
             Verdict::Stop(why) => Err(self.looped(why.describe(), &call.name)),
@@ -241,13 +271,14 @@ impl Session {
 
     /// B1: for the manager, with the trace; the same again would loop again.
     fn looped(&self, why: &str, last: &str) -> End {
-        let calls: Vec<String> = self.tool_calls.iter().map(|(name, n)| format!("{name} ×{n}")).collect();
+        let calls: Vec<String> =
+            self.state.tool_calls.iter().map(|(name, n)| format!("{name} ×{n}")).collect();
         End::not_retryable(format!("{why}. Last call: {last}. Calls so far: {}", calls.join(", ")))
     }
 
     fn count_truncated(&mut self) -> Result<(), End> {
-        self.truncated += 1;
-        if self.truncated >= TRUNCATED_MAX {
+        self.state.truncated += 1;
+        if self.state.truncated >= TRUNCATED_MAX {
             return Err(End::fault(format!(
                 "output_truncated: {TRUNCATED_MAX} replies were cut off by their length limit"
             )));
@@ -262,11 +293,33 @@ impl Session {
 
     /// A tool really ran (whether or not it was happy): what claims are held against.
     pub(crate) fn ran(&mut self, tool: &str) {
-        *self.tool_calls.entry(tool.into()).or_default() += 1;
+        *self.state.tool_calls.entry(tool.into()).or_default() += 1;
+    }
+
+    /// How often this very call with its effect was made in this attempt so far.
+    pub(crate) fn ordinal(&self, digest: &str) -> u32 {
+        self.state.effects.get(digest).copied().unwrap_or(0)
+    }
+
+    /// It was made, or its earlier outcome was heard.
+    pub(crate) fn count_effect(&mut self, digest: String) {
+        *self.state.effects.entry(digest).or_default() += 1;
+    }
+
+    /// What is kept beside the messages.
+    pub(crate) fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Goes on from where an earlier owner of the ticket stopped; the first two messages are this attempt's own.
+    pub(crate) fn restore(&mut self, messages: Vec<Message>, state: State) {
+        self.messages.truncate(2);
+        self.messages.extend(messages);
+        self.state = state;
     }
 
     fn ran_any(&self) -> bool {
-        !self.tool_calls.is_empty()
+        !self.state.tool_calls.is_empty()
     }
 
     /// The model calls finish with valid arguments. `missing`: declared outputs that are not there; `changed`:
@@ -300,9 +353,12 @@ impl Session {
         let own = own.to_owned();
         let say = if let Some(say) = self.unfinished(missing)? {
             say
-        } else if invented && !std::mem::replace(&mut self.told.finish, true) {
+        } else if invented && !std::mem::replace(&mut self.state.told.finish, true) {
             nudge("invented", &[])?
-        } else if !self.needs_tools && !self.ran_any() && !std::mem::replace(&mut self.told.finish, true) {
+        } else if !self.needs_tools
+            && !self.ran_any()
+            && !std::mem::replace(&mut self.state.told.finish, true)
+        {
             // Small models never call finish; one nudge first, then their text is the report.
             nudge("finish", &[])?
         } else {
@@ -320,12 +376,12 @@ impl Session {
     /// What stands against an end now, said once each. A second end without any tool run is refused (B2).
     fn unfinished(&mut self, missing: &[String]) -> Result<Option<String>, End> {
         if self.needs_tools && !self.ran_any() {
-            if std::mem::replace(&mut self.told.no_tools, true) {
+            if std::mem::replace(&mut self.state.told.no_tools, true) {
                 return Err(End::fault("the work is said to be done, but no tool was run"));
             }
             return Ok(Some(nudge("no_tools", &[])?));
         }
-        if !missing.is_empty() && !std::mem::replace(&mut self.told.missing, true) {
+        if !missing.is_empty() && !std::mem::replace(&mut self.state.told.missing, true) {
             return Ok(Some(nudge("missing", &[("paths", missing.to_vec().into())])?));
         }
         Ok(None)
@@ -337,7 +393,7 @@ impl Session {
             summary: prompt::clip(summary.trim(), SUMMARY_CHARS_MAX),
             conclusions,
             outputs,
-            tool_calls: self.tool_calls.clone(),
+            tool_calls: self.state.tool_calls.clone(),
             steps_ref: String::new(),
         }
     }
@@ -355,7 +411,7 @@ impl Session {
             ErrorClass::Reply => End::fault(detail),
             ErrorClass::Context => {
                 if !std::mem::replace(&mut self.compacted, true) && history::compact(&mut self.messages) {
-                    self.step -= 1;
+                    self.state.step -= 1;
                     return Ok(());
                 }
                 End::fault(format!("context: the conversation does not fit the model. {detail}"))
@@ -391,6 +447,11 @@ fn without_invented(text: &str) -> (&str, bool) {
         at += line.len();
     }
     (text, false)
+}
+
+/// What the model hears when a person does not want its call.
+pub(crate) fn denied(name: &str, why: &str) -> Result<String, PromptError> {
+    nudge("denied", &[("name", name.into()), ("why", why.trim().into())])
 }
 
 /// Words to the model are in `worker_nudge.j2`.

@@ -47,14 +47,26 @@ pub(crate) struct StepLog {
 }
 
 impl StepLog {
-    pub(crate) fn add(&mut self, mut step: Step) {
+    /// The line that was added; empty when there was no room.
+    pub(crate) fn add(&mut self, mut step: Step) -> String {
         step.text = prompt::clip(&step.text, TEXT_CHARS_MAX);
         match serde_json::to_string(&step) {
             Ok(line) if self.lines.len() + line.len() < BYTES_MAX => {
-                self.lines.push_str(&line);
-                self.lines.push('\n');
+                self.resume(&line);
+                line
             }
-            Ok(_) | Err(_) => self.left_out += 1,
+            Ok(_) | Err(_) => {
+                self.left_out += 1;
+                String::new()
+            }
+        }
+    }
+
+    /// A line that an earlier owner of the ticket wrote.
+    pub(crate) fn resume(&mut self, line: &str) {
+        if !line.is_empty() && self.lines.len() + line.len() < BYTES_MAX {
+            self.lines.push_str(line);
+            self.lines.push('\n');
         }
     }
 

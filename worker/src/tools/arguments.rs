@@ -42,6 +42,15 @@ pub(crate) fn check(name: &str, args: &Value) -> Result<Value, String> {
     };
     // Fails closed: a schema that cannot be checked lets nothing through (I7).
     let validator = validator.as_ref().map_err(|e| format!("`{name}` has a broken schema: {e}"))?;
+    check_by(decl, validator, args)
+}
+
+/// As [`check`], against this declaration.
+///
+/// # Errors
+/// As [`check`].
+pub(crate) fn check_by(decl: &ToolDecl, validator: &Validator, args: &Value) -> Result<Value, String> {
+    let name = &decl.name;
     let is_empty = args.is_null() || args.as_str().is_some_and(|text| text.trim().is_empty());
     let args = if is_empty { Value::Object(Map::new()) } else { decoded(args, &decl.schema, 0) };
     if !args.is_object() {

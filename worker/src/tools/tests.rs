@@ -30,7 +30,12 @@ impl Fixture {
     }
 
     async fn tools(&self) -> ToolBox {
-        ToolBox::new(self.attempt("", "").await, Some(Sandbox::probe().unwrap()), &self.worker)
+        ToolBox::new(
+            self.attempt("", "").await,
+            Some(Sandbox::probe().unwrap()),
+            &self.worker,
+            Arc::new(Catalogue::builtin()),
+        )
     }
 }
 
@@ -226,7 +231,8 @@ async fn what_python_plants_is_not_followed_and_the_model_hears_of_it() {
 #[tokio::test]
 async fn i7_without_a_sandbox_there_is_no_code_tool_and_a_broken_one_fails_the_attempt() {
     let fixture = Fixture::new();
-    let mut tools = ToolBox::new(fixture.attempt("", "").await, None, &fixture.worker);
+    let mut tools =
+        ToolBox::new(fixture.attempt("", "").await, None, &fixture.worker, Arc::new(Catalogue::builtin()));
     let names = |tools: &ToolBox| -> Vec<String> {
         tools.declarations(&["code".into(), "files".into()]).into_iter().map(|t| t.name).collect()
     };
@@ -379,8 +385,12 @@ async fn another_worker_goes_on_with_the_files_and_is_told_that_variables_are_go
     code(&mut first, "x = 1\nopen('outputs/draft', 'w').write('d')").await;
     let overlay = first.attempt_mut().seal().await.unwrap();
     drop(first);
-    let mut second =
-        ToolBox::new(fixture.attempt("", &overlay).await, Some(Sandbox::probe().unwrap()), &fixture.worker);
+    let mut second = ToolBox::new(
+        fixture.attempt("", &overlay).await,
+        Some(Sandbox::probe().unwrap()),
+        &fixture.worker,
+        Arc::new(Catalogue::builtin()),
+    );
     second.resumed();
     let text = code(&mut second, "print(open('outputs/draft').read())").await.text;
     assert_eq!(text, "[Python was started anew: variables of before are gone, files are there]\nd\n");

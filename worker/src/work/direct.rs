@@ -1,7 +1,8 @@
 //! A direct tool ticket: the whole work is one call, no model is asked.
 
 use crate::agent::{self, End};
-use crate::tools::{ToolBox, ToolError};
+use crate::effects::{Decision, Effects, Gate};
+use crate::tools::ToolBox;
 use shared::consumer::Job;
 use shared::prompt;
 use shared::telemetry::metrics;
@@ -14,28 +15,33 @@ const SUMMARY_CHARS_MAX: usize = 2_000;
 /// A running tool beats this often; its own timeout ends it.
 const BEAT: Duration = Duration::from_secs(5);
 
-/// Makes the call. Cancellation: ends soon after `job.stop`.
-pub(super) async fn run(job: &Job, toolbox: &mut ToolBox, call: &DirectCall) -> End {
-    let done = {
-        let working = toolbox.call(&call.tool, &call.args);
+/// Makes the call. Cancellation: ends soon after `job.stop`, unless an effect outside has begun.
+pub(super) async fn run(
+    job: &Job,
+    toolbox: &mut ToolBox,
+    call: &DirectCall,
+    effects: &mut Effects<'_>,
+) -> End {
+    let gate = {
+        let working = guarded(toolbox, call, effects);
         tokio::pin!(working);
         loop {
             tokio::select! {
-                done = &mut working => break done,
-                () = job.stop.cancelled() => return End::Stopped,
+                gate = &mut working => break gate,
                 () = tokio::time::sleep(BEAT) => job.pulse.beat(),
             }
         }
     };
     job.pulse.beat();
-    metrics::tool_call(matches!(&done, Ok(result) if !result.failed));
-    let text = match done {
-        Ok(result) if result.failed => {
-            return End::fault(format!("{} failed:\n{}", call.tool, tail(&result.text)));
+    metrics::tool_call(matches!(&gate, Gate::Answer { ok: true, .. }));
+    let text = match gate {
+        Gate::Answer { text, ok: true } => text,
+        Gate::Answer { text, ok: false } => {
+            return End::fault(format!("{} failed:\n{}", call.tool, tail(&text)));
         }
-        Ok(result) => result.text,
-        Err(ToolError::Tell(problem)) => return End::fault(format!("{}: {problem}", call.tool)),
-        Err(ToolError::Broken(problem)) => return agent::broken(&call.tool, &problem),
+        other @ (Gate::Denied(_) | Gate::Park(_) | Gate::Stopped | Gate::Broken(_)) => {
+            return super::gate_closed(other, &call.tool);
+        }
     };
     let (missing, changed) = match agent::outputs(toolbox, &job.claim.ticket.outputs).await {
         Ok(outputs) => outputs,
@@ -57,6 +63,16 @@ pub(super) async fn run(job: &Job, toolbox: &mut ToolBox, call: &DirectCall) -> 
         tool_calls: BTreeMap::from([(call.tool.clone(), 1)]),
         steps_ref: String::new(),
     }))
+}
+
+async fn guarded(toolbox: &mut ToolBox, call: &DirectCall, effects: &mut Effects<'_>) -> Gate {
+    let Some(decl) = toolbox.decl(&call.tool).cloned() else {
+        return Gate::Answer { text: format!("there is no tool `{}` here", call.tool), ok: false };
+    };
+    match effects.decide(toolbox, &decl, call.args.clone(), 0).await {
+        Decision::Run { args, permit } => effects.run(toolbox, &decl, args, permit, 0).await,
+        Decision::Ended(gate) => gate,
+    }
 }
 
 /// The end of a traceback says most.

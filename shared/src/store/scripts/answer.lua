@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- answer: id, expected epoch (0: any), request id, who, decision word, note, flat edit (JSON list), overlay ref, permit args (JSON), new budget
+-- answer: id, expected epoch (0: any), request id, who, decision word, note, flat edit (JSON list), overlay ref, permit args (JSON), new budget, digest of the permit args
 -- People's decisions on tickets and goals.   answers {OK} {DUP} {STALE} {NONE} {REFUSED why}
 local id, expected, request, who, word, note = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local t = load(id)
@@ -56,9 +56,11 @@ elseif word == 'skip' or word == 'fail' then
 elseif word == 'approve' or word == 'deny' then
   if t.status ~= 'awaiting_approval' then return { 'REFUSED', 'the ticket is ' .. t.status .. ', not awaiting_approval' } end
   -- The stored call itself stays byte for byte: cjson would change empty lists.
-  for _, v in ipairs({ 'permit_state', word == 'approve' and 'approved' or 'denied', 'permit_note', note, 'permit_args', ARGV[9] }) do
+  for _, v in ipairs({ 'permit_state', word == 'approve' and 'approved' or 'denied', 'permit_note', note, 'permit_args', ARGV[9],
+    'permit_digest', ARGV[11] or '' }) do
     set[#set + 1] = v
   end
+  if ARGV[9] ~= '' then note = 'arguments edited, digest ' .. (ARGV[11] or '') end
   move_to_work(t, 'pending', { word = word == 'approve' and 'approved' or 'denied', who = who, detail = note, set = set, head = true })
 elseif word == 'reopen' then
   if not TERMINAL[t.status] or t.status == 'superseded' then

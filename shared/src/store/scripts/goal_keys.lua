@@ -31,7 +31,7 @@ for _, id in ipairs(page) do
   local pool = redis.call('HGET', hk(id), 'pool') or ''
   redis.call('SREM', P .. 'dem:work.' .. pool, id)
   redis.call('SREM', P .. 'dem:review', id)
-  redis.call('DEL', hk(id), hk(id) .. ':d', hk(id) .. ':o')
+  redis.call('DEL', hk(id), hk(id) .. ':d', hk(id) .. ':o', hk(id) .. ':s', hk(id) .. ':e')
   redis.call('ZREM', gk(goal) .. ':t', id)
 end
 if #page == PAGE then return 1 end
