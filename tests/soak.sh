@@ -7,6 +7,9 @@
 #                                        Further: --goals N, --kill-every S, --flip-every S, --seed N, --json FILE
 #   ./tests/soak.sh fuzz                 the readers of what models and Redis send, ten minutes each (MUSTER_FUZZ_SECONDS)
 set -euo pipefail
+case "${1:-}" in
+  -h | --help) sed -n '2,/^set -euo/p' "${BASH_SOURCE[0]}" | sed '$d; s/^# \{0,1\}//'; exit 0 ;;
+esac
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 if [ "${1:-}" = run ]; then
   shift

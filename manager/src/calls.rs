@@ -54,7 +54,7 @@ impl Failure {
             }
             Self::Budget { .. } => "answer with a higher budget_tokens",
             Self::Model(error) => match error.class {
-                ErrorClass::Auth => "set model.api_key, then answer",
+                ErrorClass::Auth => "set model.api_key or top up its account, then answer",
                 ErrorClass::Budget => "answer with a higher budget_tokens",
                 ErrorClass::Context => {
                     "shorten the goal or choose a model with a larger context, then answer"

@@ -5,7 +5,7 @@ use harness::redis::Options;
 use harness::scale::scale;
 use harness::wait;
 use shared::goal::NewGoal;
-use shared::store::{Held, Renewal, Submitted, Written};
+use shared::store::{Held, Renewal, StoreError, Submitted, Written};
 use shared::ticket::{Status, new_id};
 use std::time::{Duration, Instant};
 
@@ -64,7 +64,8 @@ async fn q05_a_full_server_refuses_submits_and_drains_the_rest() {
     // The limit goes below what is used already.
     desk.redis.query::<String>(&["CONFIG", "SET", "maxmemory", "1mb"]).await.unwrap();
     let goal = NewGoal { id: new_id(), text: "more".into(), ..NewGoal::default() };
-    assert_eq!(desk.store.submit_goal(&goal, 100_000).await.unwrap(), Submitted::Busy);
+    let full = desk.store.submit_goal(&goal, 100_000).await.unwrap_err();
+    assert!(matches!(full, StoreError::OutOfMemory), "{full}");
     assert!(desk.store.goal(&goal.id).await.unwrap().is_none(), "nothing is half-submitted");
     let completions: Vec<_> = running.iter().map(|c| completion(&c.held)).collect();
     assert_eq!(desk.store.complete(&completions).await.unwrap(), vec![Written::Ok; 16]);

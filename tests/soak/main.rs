@@ -32,12 +32,28 @@ struct Options {
 /// Goals of half an hour.
 const GOALS: f64 = 50.0;
 
+const USAGE: &str = "\
+A fleet over two Redis servers and a sentinel; programs and masters are killed while goals run. Exit code 0: all was good,
+1: it was not (see the report), 2: it could not be run.
+
+usage: muster-soak [OPTIONS]
+  --minutes M      how long goals are submitted (30)
+  --goals N        how many (50 in half an hour)
+  --kill-every S   seconds between kills of a random program (5)
+  --flip-every S   seconds between kills of the master (60)
+  --seed N         of all that is random (1)
+  --json FILE      the report for programs
+  --help           this text";
+
 impl Options {
-    fn parse(words: impl Iterator<Item = String>) -> Result<Self> {
-        let mut words = words.peekable();
+    /// `None`: help is wanted.
+    fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Self>> {
         let (mut minutes, mut goals, mut kill_s, mut flip_s, mut seed, mut json) =
             (30.0, None, 5.0, 60.0, 1, None);
         while let Some(word) = words.next() {
+            if matches!(word.as_str(), "-h" | "--help") {
+                return Ok(None);
+            }
             let value = words.next().with_context(|| format!("{word} needs a value"))?;
             match word.as_str() {
                 "--minutes" => minutes = value.parse()?,
@@ -46,21 +62,34 @@ impl Options {
                 "--flip-every" => flip_s = value.parse()?,
                 "--seed" => seed = value.parse()?,
                 "--json" => json = Some(value.into()),
-                other => anyhow::bail!(
-                    "unknown: {other}; there are --minutes, --goals, --kill-every and --flip-every (seconds), --seed, --json FILE"
-                ),
+                other => anyhow::bail!("unknown: {other}\n{USAGE}"),
             }
         }
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a handful of goals")]
         let by_time = (GOALS * minutes / 30.0).ceil().max(3.0) as usize;
-        Ok(Self {
+        let options = Self {
             time: Duration::try_from_secs_f64(minutes * 60.0)?,
             goals: goals.unwrap_or(by_time),
             kill_every: Duration::try_from_secs_f64(kill_s)?,
             flip_every: Duration::try_from_secs_f64(flip_s)?,
             seed,
             json,
-        })
+        };
+        anyhow::ensure!(
+            !options.kill_every.is_zero() && !options.flip_every.is_zero(),
+            "--kill-every and --flip-every are more than 0 seconds"
+        );
+        Ok(Some(options))
+    }
+
+    /// How often that fits into the time, by half: whoever is down is waited for, and each kill takes its time.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "some thousand kills at most"
+    )]
+    fn half_of(&self, every: Duration) -> usize {
+        (self.time.as_secs_f64() / every.as_secs_f64() / 2.0) as usize
     }
 }
 
@@ -68,7 +97,10 @@ impl Options {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let ended = async {
-        let options = Options::parse(std::env::args().skip(1))?;
+        let Some(options) = Options::parse(std::env::args().skip(1))? else {
+            writeln!(std::io::stdout(), "{USAGE}")?;
+            return Ok(true);
+        };
         let report = soak(&options).await?;
         writeln!(std::io::stdout(), "{report}")?;
         if let Some(file) = &options.json {
@@ -166,4 +198,23 @@ async fn soak(options: &Options) -> Result<Report> {
         findings,
         repairs,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(words: &str) -> Result<Option<Options>> {
+        Options::parse(words.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn options_are_read_and_help_runs_nothing() {
+        assert!(parse("--help").unwrap().is_none() && parse("--minutes 2 -h").unwrap().is_none());
+        let options = parse("--minutes 2 --kill-every 5").unwrap().unwrap();
+        assert_eq!((options.half_of(options.kill_every), options.half_of(options.flip_every)), (12, 1));
+        for wrong in ["--colour red", "--minutes", "--kill-every 0"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
 }

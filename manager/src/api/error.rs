@@ -67,6 +67,14 @@ impl ApiError {
             .hint("repeat the request later with the same idempotency_key")
     }
 
+    /// Redis is at its `maxmemory`: waiting alone does not help.
+    pub(crate) fn redis_full() -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "redis_full", "Redis is full: nothing new is stored").hint(
+            "raise maxmemory of Redis, or cancel goals that nobody needs (`muster cancel GOAL`), or shorten \
+             blobs.retention_s; then repeat the request with the same idempotency_key",
+        )
+    }
+
     pub(crate) fn unavailable(message: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message)
             .hint("repeat the request; `muster doctor` says what is wrong")
@@ -112,7 +120,10 @@ impl From<StoreError> for ApiError {
                 Self::unavailable("redis is not answering; the outcome of a write is not known")
             }
             StoreError::Refused(reason) => Self::unavailable(reason),
-            StoreError::OutOfMemory => Self::busy(),
+            StoreError::OutOfMemory => {
+                tracing::warn!("redis is full; a request was refused");
+                Self::redis_full()
+            }
             StoreError::Broken(reason) => {
                 tracing::error!(reason, "store answered what it should not");
                 Self::internal("the store answered what it should not")
@@ -223,6 +234,16 @@ mod tests {
         assert!(nested.field.starts_with("inputs[1]"), "{nested:?}");
         assert_eq!(refused::<SubmitGoal>("{").code, "bad_request");
         assert_eq!(refused::<Words>("{} x").message, "something stands behind the end of the JSON body");
+    }
+
+    #[test]
+    fn q05_a_full_redis_is_not_called_a_busy_fleet() {
+        let full = ApiError::from(StoreError::OutOfMemory);
+        assert_eq!(
+            (full.status(), full.detail().code.as_str()),
+            (StatusCode::SERVICE_UNAVAILABLE, "redis_full")
+        );
+        assert!(full.detail().hint.contains("maxmemory"), "{:?}", full.detail());
     }
 
     #[test]

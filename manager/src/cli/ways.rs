@@ -2,7 +2,7 @@
 
 use super::doctor::{Check, State};
 use shared::config::Config;
-use shared::model::{Findings, Model};
+use shared::model::{ErrorClass, Findings, Model, ModelError};
 use shared::store::Store;
 use shared::ticket::Tier;
 use tokio_util::sync::CancellationToken;
@@ -28,11 +28,32 @@ pub(crate) async fn of(config: &Config) -> Vec<Check> {
         }
         checks.push(match model.probe(tier, store.as_ref(), &CancellationToken::new()).await {
             Ok(found) => drawn(&found),
-            Err(e) => Check::new(NAME, State::Bad, format!("{name}: {e}"), "see the line `model` above"),
+            Err(e) => failed(&name, &e),
         });
         tried.push(name);
     }
     checks
+}
+
+fn failed(name: &str, error: &ModelError) -> Check {
+    match error.class {
+        ErrorClass::Reply => Check::new(
+            NAME,
+            State::Bad,
+            format!("{name}: {}", error.detail),
+            "is model.url that of an API (most end in /v1), and model.wire the one it speaks? Nothing was kept",
+        ),
+        ErrorClass::Ours
+        | ErrorClass::Quota { .. }
+        | ErrorClass::Overload
+        | ErrorClass::Context
+        | ErrorClass::Auth
+        | ErrorClass::Network
+        | ErrorClass::Budget
+        | ErrorClass::Cancelled => {
+            Check::new(NAME, State::Bad, format!("{name}: {error}"), "see the line `model` above")
+        }
+    }
 }
 
 fn drawn(found: &Findings) -> Check {
@@ -66,6 +87,18 @@ fn drawn(found: &Findings) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn answers_that_cannot_be_read_are_bad() {
+        let error = ModelError {
+            class: ErrorClass::Reply,
+            detail: "no answer could be read: the answer is empty".into(),
+            records: vec![],
+        };
+        let check = failed("m", &error);
+        assert_eq!(check.state, State::Bad);
+        assert_eq!(check.what, "m: no answer could be read: the answer is empty");
+    }
 
     #[test]
     fn what_a_model_lacks_is_said() {

@@ -5,6 +5,7 @@ use super::dialect::Refused;
 use super::hint::hint_in_words;
 use regex::Regex;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::sync::LazyLock;
 
 /// Most bytes of a detail; servers put whole prompts into their errors.
@@ -24,7 +25,7 @@ pub enum ErrorClass {
     Overload,
     /// The prompt does not fit the model's context.
     Context,
-    /// The key is missing, wrong or not allowed: a person must act.
+    /// The key is missing, wrong or not allowed, or its account is exhausted: a person must act.
     Auth,
     /// No connection, a cut one, or one that stalled.
     Network,
@@ -99,19 +100,54 @@ impl Fault {
         let words = format!("{message} {code}").to_lowercase();
         let refused =
             if matches!(status, 400 | 404 | 415 | 422 | 500 | 501) { Refused::read(&words) } else { None };
+        let hint = retry_after_ms.or_else(|| hint_in_words(&words));
+        let exhausted = is_exhausted(status, &words, &code.to_lowercase(), hint);
         let class = match status {
+            // No pace helps an empty account, and a wait only looks like one.
+            _ if exhausted => ErrorClass::Auth,
             401 | 403 => ErrorClass::Auth,
-            402 => ErrorClass::Quota { retry_after_ms },
             413 => ErrorClass::Context,
-            429 => ErrorClass::Quota { retry_after_ms: retry_after_ms.or_else(|| hint_in_words(&words)) },
+            429 => ErrorClass::Quota { retry_after_ms: hint },
             _ if speaks_of_context(&words) => ErrorClass::Context,
             408 | 409 | 425 => ErrorClass::Overload,
             501 => ErrorClass::Ours,
             500.. => ErrorClass::Overload,
             _ => ErrorClass::Ours,
         };
-        Self { class, detail: format!("HTTP {status}: {message}"), refused, output_bytes: 0 }
+        let why = if exhausted { "the account is exhausted: " } else { "" };
+        Self { class, detail: format!("{why}HTTP {status}: {message}"), refused, output_bytes: 0 }
     }
+}
+
+/// Whether the account has no money or quota left. Servers say so with 402, with 429 as for a limit of a minute, or
+/// with 400.
+fn is_exhausted(status: u16, words: &str, code: &str, hint: Option<u64>) -> bool {
+    let of_code = [
+        "insufficient_quota",
+        "insufficient_balance",
+        "insufficient_credits",
+        "insufficient_funds",
+        "exceeded_current_quota",
+        "billing",
+    ];
+    let of_words = [
+        "insufficient_quota",
+        "insufficient quota",
+        "insufficient balance",
+        "insufficient credit",
+        "insufficient funds",
+        "insufficient account balance",
+        "credit balance is too low",
+        "billing hard limit",
+    ];
+    // Some say this of a minute's limit as well; they name the wait then.
+    let of_words_without_hint = ["exceeded your current quota", "billing details"];
+    let has = |list: &[&str], text: &str| list.iter().any(|w| text.contains(w));
+    let refused = status < 500;
+    status == 402
+        || has(&of_code, code)
+        || refused && has(&of_words, words)
+        || status == 429 && hint.is_none() && has(&of_words_without_hint, words)
 }
 
 fn speaks_of_context(words: &str) -> bool {
@@ -139,11 +175,35 @@ pub(super) fn redact(detail: &str, key: &str) -> String {
     super::tolerant::cut(&clean(detail, key), DETAIL_BYTES_MAX).to_owned()
 }
 
-/// Takes the key, and whatever looks like one, out of a text.
+/// Shortest key that is a secret: `x` or `none` is what servers without keys are given, and stands in every text.
+const SECRET_BYTES_MIN: usize = 8;
+
+/// Takes the key, and whatever looks like one, out of a text. Not for JSON: see [`clean_values`].
 pub(super) fn clean(text: &str, key: &str) -> String {
-    let clean = if key.is_empty() { text.to_owned() } else { text.replace(key, "[redacted]") };
+    let mut clean = text.to_owned();
+    if key.len() >= SECRET_BYTES_MIN {
+        clean = clean.replace(key, "[redacted]");
+        // As it stands in JSON inside the text: arguments of calls, errors that quote a request.
+        let quoted = Value::from(key).to_string();
+        let inside = quoted.strip_prefix('"').and_then(|q| q.strip_suffix('"')).unwrap_or(&quoted);
+        if inside != key {
+            clean = clean.replace(inside, "[redacted]");
+        }
+    }
     match KEYS.as_ref() {
         Some(keys) => keys.replace_all(&clean, "[redacted]").into_owned(),
         None => clean,
+    }
+}
+
+/// The same for every string of a JSON value; names of fields stay, or nobody could read it.
+pub(super) fn clean_values(value: &Value, key: &str) -> Value {
+    match value {
+        Value::String(text) => Value::String(clean(text, key)),
+        Value::Array(items) => items.iter().map(|v| clean_values(v, key)).collect(),
+        Value::Object(fields) => {
+            Value::Object(fields.iter().map(|(name, v)| (name.clone(), clean_values(v, key))).collect())
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
     }
 }

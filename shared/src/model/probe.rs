@@ -56,7 +56,8 @@ impl Model {
     /// Cancellation safe.
     ///
     /// # Errors
-    /// The endpoint cannot be used at all: not reachable, no key, no such model.
+    /// The endpoint cannot be used at all: not reachable, no key, no such model, no answer that could be read. Nothing
+    /// is kept then.
     pub async fn probe(
         &self,
         tier: Tier,
@@ -66,12 +67,17 @@ impl Model {
         let name = self.name(tier).to_owned();
         // Hopes again: what was refused a week ago may be there now.
         self.inner.memory.replace(&name, self.inner.memory.hopes());
-        let mut probe = Probe { model: self, tier, stop, found: Findings::default() };
+        let mut probe =
+            Probe { model: self, tier, stop, read: 0, unread: String::new(), found: Findings::default() };
         probe.found.model.clone_from(&name);
         probe.system().await?;
         probe.tools().await?;
         probe.structured().await?;
-        let Probe { mut found, .. } = probe;
+        let Probe { mut found, read, unread, .. } = probe;
+        if read == 0 {
+            // Hopes that nothing spoke against are no findings.
+            return Err(ModelError::new(ErrorClass::Reply, format!("no answer could be read: {unread}")));
+        }
         let traits = self.inner.memory.of(&name);
         found.dialect = traits.dialect.speech().word().into();
         found.structured = traits.rung.as_str().into();
@@ -143,6 +149,10 @@ struct Probe<'a> {
     model: &'a Model,
     tier: Tier,
     stop: &'a CancellationToken,
+    /// Answers that could be read.
+    read: u32,
+    /// Why the last one could not.
+    unread: String,
     found: Findings,
 }
 
@@ -177,11 +187,15 @@ impl Probe<'_> {
         }
         match outcome {
             Ok(draft) => {
+                self.read += 1;
                 self.found.reasons |= !draft.reasoning.is_empty();
                 self.found.names_usage |= records.last().is_some_and(|r| !r.estimated);
                 Ok(Some(draft))
             }
-            Err(error) if error.class == ErrorClass::Reply => Ok(None),
+            Err(error) if error.class == ErrorClass::Reply => {
+                self.unread = error.detail;
+                Ok(None)
+            }
             Err(error) => Err(error),
         }
     }

@@ -1,6 +1,6 @@
 //! What was said in one request, for those who look into it later: redacted, cut to size, kept as a blob (I10, I12).
 
-use super::error::{Fault, clean};
+use super::error::{Fault, clean_values};
 use super::tolerant;
 use super::wire::Draft;
 use serde_json::{Value, json};
@@ -17,18 +17,20 @@ pub(super) fn text(body: &Value, outcome: Result<&Draft, &Fault>, key: &str, byt
         }),
         Err(fault) => json!({"error": fault.class.as_str(), "detail": fault.detail}),
     };
-    let whole = clean(&json!({"v": 1, "request": body, "answer": &answer}).to_string(), key);
+    // Before they become text: a key that looks like a piece of JSON would damage it, one with quotes would stay.
+    let (request, answer) = (clean_values(body, key), clean_values(&answer, key));
+    let whole = json!({"v": 1, "request": request, "answer": answer}).to_string();
     if whole.len() <= bytes_max {
         return whole;
     }
     // The beginning of a prompt says who asks, its end what; escapes of quotes double a piece at most.
     let piece = bytes_max / 7;
-    let request = clean(&body.to_string(), key);
+    let request = request.to_string();
     let mut from = request.len().saturating_sub(piece);
     while !request.is_char_boundary(from) {
         from += 1;
     }
-    let answer = clean(&answer.to_string(), key);
+    let answer = answer.to_string();
     json!({"v": 1, "cut": true, "bytes": whole.len(), "request_head": tolerant::cut(&request, piece),
         "request_tail": &request[from..], "answer_head": tolerant::cut(&answer, piece)})
     .to_string()
@@ -48,6 +50,21 @@ mod tests {
         }
         let value: Value = serde_json::from_str(&kept).unwrap();
         assert!(value["answer"]["text"].as_str().unwrap().ends_with("and \"quotes\""), "{value}");
+    }
+
+    #[test]
+    fn i12_whatever_the_key_is_the_record_stays_readable() {
+        let body = json!({"messages": [{"role": "user", "content": "none of x"}], "model": "x"});
+        for key in ["x", "none", "messages"] {
+            let kept: Value = serde_json::from_str(&text(&body, Ok(&Draft::default()), key, 10_000)).unwrap();
+            assert_eq!(kept["request"], body, "{key}");
+        }
+        let key = r#"quo"ted\and-long"#;
+        // Itself, and as a call's arguments hold it.
+        let said = format!("{key} or {}", json!({"password": key}));
+        let kept = text(&json!({"prompt": said}), Ok(&Draft::default()), key, 10_000);
+        let value: Value = serde_json::from_str(&kept).unwrap();
+        assert_eq!(value["request"]["prompt"], r#"[redacted] or {"password":"[redacted]"}"#);
     }
 
     #[test]

@@ -143,6 +143,7 @@ pub enum Submitted {
     New,
     /// The same idempotency key: the goal is there already.
     Duplicate,
+    /// As much work waits as `limits.ready_max` allows.
     Busy,
 }
 

@@ -18,20 +18,16 @@ impl Store {
     /// Submits a goal: planning, event `plan` in its inbox. The same id again is `Duplicate`.
     ///
     /// # Errors
-    /// [`StoreError`]; repeat with the same id after a retryable one.
+    /// [`StoreError`]; repeat with the same id after a retryable one. `OutOfMemory` when the server is full: nothing
+    /// was stored, and a person has to make room.
     pub async fn submit_goal(&self, goal: &NewGoal, ready_max: usize) -> Result<Submitted> {
         let mut args = vec![arg(&goal.id), arg(ready_max), arg(goal.deadline_at_ms)];
         args.extend(fields::flat_list(fields::of_new_goal(goal)).into_iter().map(String::into_bytes));
-        match self.call(&scripts::SUBMIT_GOAL, &args).await {
-            Ok(value) => match reply::text(value)?.as_str() {
-                "OK" => Ok(Submitted::New),
-                "DUP" => Ok(Submitted::Duplicate),
-                _ => Ok(Submitted::Busy),
-            },
-            // A full server is backpressure, not a fault.
-            Err(StoreError::OutOfMemory) => Ok(Submitted::Busy),
-            Err(e) => Err(e),
-        }
+        Ok(match reply::text(self.call(&scripts::SUBMIT_GOAL, &args).await?)?.as_str() {
+            "OK" => Submitted::New,
+            "DUP" => Submitted::Duplicate,
+            _ => Submitted::Busy,
+        })
     }
 
     /// Takes a goal that has events, if any waits. The inbox is read, not trimmed.

@@ -177,6 +177,35 @@ async fn a23_a_hint_is_obeyed_in_place_or_handed_to_the_caller() {
 }
 
 #[tokio::test]
+async fn a23_an_exhausted_account_is_for_a_person_and_not_waited_for() {
+    let ended = "You exceeded your current quota, please check your plan and billing details.";
+    for answer in [
+        Answer::error(429, ended, "insufficient_quota"),
+        Answer::Json(429, json!({"error": {"message": ended, "code": "insufficient_quota"}})),
+        Answer::error(429, ended, "requests"),
+        Answer::Header(
+            429,
+            "retry-after",
+            "5".into(),
+            json!({"error": {"message": "no", "type": "insufficient_quota"}}),
+        ),
+        Answer::error(200, "no", "insufficient_quota"),
+        Answer::error(400, "Your credit balance is too low to access the API.", "invalid_request_error"),
+        Answer::error(402, "Payment Required", "unknown_error"),
+    ] {
+        let fake = Fake::start(vec![answer]).await;
+        let error = chat(&fake, &hello()).await.unwrap_err();
+        assert_eq!((error.class, error.records.len()), (ErrorClass::Auth, 1), "{error}");
+        assert!(error.detail.starts_with("the account is exhausted: HTTP "), "{error}");
+    }
+    // The same words of a minute's limit, which say how long it lasts.
+    let fake =
+        Fake::start(vec![Answer::error(429, &format!("{ended} Please retry in 40s."), "tokens")]).await;
+    let error = chat(&fake, &hello()).await.unwrap_err();
+    assert_eq!(error.class.as_str(), "quota", "{error}");
+}
+
+#[tokio::test]
 async fn a25_one_owner_of_retries_within_requests_and_time() {
     let down = || Answer::error(503, "overloaded", "server_error");
     let fake = Fake::start(vec![down(), down(), down()]).await;

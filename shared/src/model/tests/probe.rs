@@ -96,6 +96,16 @@ async fn an_endpoint_that_cannot_be_used_is_an_error() {
 }
 
 #[tokio::test]
+async fn a_server_whose_answers_cannot_be_read_is_an_error_and_no_finding() {
+    let page = || Answer::Json(200, json!({"welcome": "to the login page"}));
+    let fake = Fake::start((0..9).map(|_| page()).collect()).await;
+    let model = Model::new(&config(&fake)).unwrap();
+    let error = model.probe(Tier::Standard, None, &CancellationToken::new()).await.unwrap_err();
+    assert_eq!(error.class, ErrorClass::Reply);
+    assert!(error.detail.starts_with("no answer could be read: "), "{}", error.detail);
+}
+
+#[tokio::test]
 async fn a20_a_prompt_that_was_cut_without_a_word_is_noticed_and_the_window_remembered() {
     let counted = |tokens: u64| {
         Answer::Json(
