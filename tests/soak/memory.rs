@@ -59,7 +59,7 @@ mod tests {
         let mut memory = Memory::default();
         for n in 0..100 {
             memory.redis(10_000_000 + (n % 7) * 1_000_000);
-            memory.samples.entry("worker").or_default().push(50_000_000 + n * 1_000_000);
+            memory.samples.entry("worker").or_default().push(50_000_000 + n * 2_000_000);
         }
         assert_eq!(memory.growing(), ["worker"]);
     }

@@ -42,9 +42,9 @@ mod tests {
 
     #[test]
     fn i12_a_key_in_a_prompt_or_an_answer_is_not_kept() {
-        let body = json!({"messages": [{"role": "user", "content": "my key is sk-0123456789abcdef, yours hunter2"}]});
+        let body = json!({"messages": [{"role": "user", "content": "my key is sk-0123456789abcdef, yours hunter2hunter2"}]});
         let draft = Draft { text: "Bearer abc.def.ghi and \"quotes\"".into(), ..Draft::default() };
-        let kept = text(&body, Ok(&draft), "hunter2", 10_000);
+        let kept = text(&body, Ok(&draft), "hunter2hunter2", 10_000);
         for secret in ["0123456789abcdef", "hunter2", "abc.def"] {
             assert!(!kept.contains(secret), "{kept}");
         }
