@@ -71,12 +71,16 @@ mod pause;
 mod plan;
 #[path = "cli/pull.rs"]
 mod pull;
+#[path = "cli/record.rs"]
+mod record;
 #[path = "cli/redis.rs"]
 mod redis;
 #[path = "rehearsal.rs"]
 mod rehearsal;
 #[path = "cli/reopen.rs"]
 mod reopen;
+#[path = "cli/replay.rs"]
+mod replay;
 #[path = "cli/retry.rs"]
 mod retry;
 #[path = "cli/run.rs"]
@@ -185,6 +189,10 @@ enum Command {
     Pull(pull::Args),
     /// A goal as one JSON document.
     Export(export::Args),
+    /// What a goal's models were asked and answered, into one file.
+    Record(record::Args),
+    /// A recorded goal once more, without a model: the same, or the first difference.
+    Replay(replay::Args),
     /// What is wrong here, and the way out.
     Doctor(doctor::Args),
     /// How much waits and runs.
@@ -298,6 +306,8 @@ async fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliError> {
         Command::Reopen(args) => reopen::run(ctx, args).await,
         Command::Pull(args) => pull::run(ctx, args).await,
         Command::Export(args) => export::run(ctx, args).await,
+        Command::Record(args) => record::run(ctx, args).await,
+        Command::Replay(args) => replay::run(ctx, args).await,
         Command::Doctor(args) => doctor::run(ctx, args).await,
         Command::Stats(args) => stats::run(ctx, args).await,
         Command::Token(args) => token::run(ctx, args).await,

@@ -4,18 +4,27 @@
 //! the reason; a request that the script holds nothing for is a 500 that says so, and is counted. What the tools do
 //! with its words is real. The script's format is in [`script`], `deploy/examples/demo.rehearsal.toml` is one.
 //!
+//! The same server plays recordings of goals (`muster replay`): [`replay`] answers from a [`recording`].
+//!
 //! `POST /v1/chat/completions`, `GET /v1/models`, and `GET /rehearsal/tally`: what was asked, answered, refused.
 
 #[path = "rehearsal/answer.rs"]
 mod answer;
+#[path = "rehearsal/compare.rs"]
+pub(crate) mod compare;
 #[path = "rehearsal/play.rs"]
 mod play;
+#[path = "rehearsal/recording.rs"]
+pub(crate) mod recording;
+#[path = "rehearsal/replay.rs"]
+mod replay;
 #[path = "rehearsal/request.rs"]
 mod request;
 #[path = "rehearsal/script.rs"]
 mod script;
 
 pub(crate) use play::Tally;
+pub(crate) use replay::Replayer;
 pub(crate) use script::{Script, ScriptError};
 
 use axum::body::Bytes;
@@ -104,6 +113,31 @@ pub(crate) async fn serve(
         .with_state(Arc::clone(&player));
     axum::serve(listener, app).with_graceful_shutdown(stop.cancelled_owned()).await?;
     Ok(player.tally())
+}
+
+/// Plays a recording on the listener until `stop`.
+///
+/// # Errors
+/// An I/O error of the listener.
+pub(crate) async fn serve_recorded(
+    replayer: Arc<Replayer>,
+    listener: TcpListener,
+    stop: CancellationToken,
+) -> std::io::Result<()> {
+    let app = Router::new()
+        .route("/v1/chat/completions", post(complete_recorded))
+        .route("/v1/models", get(models))
+        .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))
+        .with_state(replayer);
+    axum::serve(listener, app).with_graceful_shutdown(stop.cancelled_owned()).await
+}
+
+async fn complete_recorded(
+    State(replayer): State<Arc<Replayer>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    replayer.play(&headers, &body)
 }
 
 async fn complete(State(player): State<Arc<Player>>, headers: HeaderMap, body: Bytes) -> Response {

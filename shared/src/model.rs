@@ -33,6 +33,7 @@ pub use error::{ErrorClass, ModelError};
 pub use probe::Findings;
 pub use record::CallRecord;
 pub use structured::Schema;
+pub use transcript::redacted;
 
 use crate::config;
 use crate::ticket::Tier;

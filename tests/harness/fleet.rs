@@ -4,10 +4,12 @@ mod api;
 mod binary;
 mod cli;
 mod program;
+mod rehearsal;
 
 pub use api::{Api, Refused, is_terminal};
 pub use cli::Ran;
 pub use program::{Program, Role};
+pub use rehearsal::Rehearsal;
 
 use crate::redis::{Options, Redis};
 use crate::scale::scale;

@@ -141,6 +141,11 @@ pub(crate) fn from_plan(
 }
 
 impl Ready {
+    /// A goal that is known to be sound: it ran before.
+    pub(crate) fn of(body: SubmitGoal, files: Vec<(String, PathBuf, u64)>) -> Self {
+        Self { body, files, asks_model: None }
+    }
+
     /// Uploads the inputs and gives the whole body.
     pub(crate) async fn send(mut self, client: &Client) -> Result<SubmitGoal, CliError> {
         for (path, file, size_bytes) in &self.files {

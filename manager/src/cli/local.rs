@@ -43,11 +43,33 @@ pub(crate) struct Options {
     pub(crate) needs_model: Option<String>,
     /// The rehearsal's script.
     pub(crate) script: Option<PathBuf>,
+    /// A recording plays the model, whatever else is there.
+    pub(crate) recorded: Option<Recorded>,
+}
+
+/// Where a recording is served, and how its models were asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Recorded {
+    pub(crate) url: String,
+    /// Dialect of tool calls that has to be spoken from the start, if not the native one.
+    pub(crate) dialect: Option<String>,
+}
+
+impl Recorded {
+    fn settings(&self) -> Vec<(String, String)> {
+        let mut settings = vec![
+            // What a probe says was not recorded.
+            ("MUSTER_MODEL__PROBE".to_owned(), "false".to_owned()),
+            ("MUSTER_MODEL__WIRE".to_owned(), "openai".to_owned()),
+        ];
+        settings.extend(self.dialect.iter().map(|d| ("MUSTER_MODEL__DIALECT".to_owned(), d.clone())));
+        settings
+    }
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { workers: 2, model: Wish::Auto, demo: false, needs_model: None, script: None }
+        Self { workers: 2, model: Wish::Auto, demo: false, needs_model: None, script: None, recorded: None }
     }
 }
 
@@ -77,7 +99,15 @@ impl Fleet {
         home.make()?;
         let lock = home.lock()?;
         let binaries = Binaries::find()?;
-        let choice = model::choose(&config, options.model, options.demo).await?;
+        let choice = match &options.recorded {
+            Some(recorded) => Choice::Found {
+                url: recorded.url.clone(),
+                name: "recording".into(),
+                key: String::new(),
+                origin: "what was recorded; no model is asked".into(),
+            },
+            None => model::choose(&config, options.model, options.demo).await?,
+        };
         if let (Choice::None, Some(why)) = (&choice, &options.needs_model) {
             return Err(CliError::usage(
                 format!("no model is configured, and one is needed: {why}"),
@@ -172,6 +202,7 @@ impl Fleet {
             file.set_model(&found);
         }
         env.extend(self.choice.settings());
+        env.extend(options.recorded.iter().flat_map(Recorded::settings));
         file.set_model(&self.choice);
         self.home.write_fleet(&file)?;
 
@@ -293,6 +324,15 @@ impl Fleet {
             Some(fatal) => fatal.error(),
             None => std::future::pending().await,
         }
+    }
+
+    /// Kills everything: for a fleet whose work is of no more use.
+    ///
+    /// # Errors
+    /// As [`Fleet::stop`].
+    pub(crate) async fn abandon(self) -> Result<(), CliError> {
+        self.services.now.cancel();
+        self.stop().await
     }
 
     /// Drains services, then stops Redis. A second signal kills what is left.

@@ -136,7 +136,7 @@ fn same(file: &Path, hash: &str) -> bool {
     !file.is_symlink() && std::fs::read(file).is_ok_and(|bytes| hex(&Sha256::digest(&bytes)) == hash)
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, b| {
         text.push_str(&format!("{b:02x}"));
         text

@@ -61,6 +61,7 @@ pub(crate) async fn run(ctx: &Context, args: &Args) -> Result<Exit, CliError> {
         demo: prepared.as_ref().is_some_and(|p| p.script.is_some()),
         needs_model: prepared.as_ref().and_then(|p| p.ready.asks_model.clone()),
         script: prepared.as_ref().and_then(|p| p.script.clone()),
+        recorded: None,
     };
     let mut fleet = Fleet::start(ctx, settings, options).await?;
     let mut ended = Ok(Exit::Done);

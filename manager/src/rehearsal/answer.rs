@@ -17,8 +17,8 @@ const PIECE_CHARS: usize = 60;
 pub(super) struct Words {
     pub(super) text: String,
     pub(super) reasoning: String,
-    /// Id, tool, arguments.
-    pub(super) calls: Vec<(String, String, Value)>,
+    /// Id, tool, arguments as the model writes them: JSON, or what it takes for it.
+    pub(super) calls: Vec<(String, String, String)>,
     pub(super) finish: Option<String>,
 }
 
@@ -32,7 +32,7 @@ impl Words {
     }
 
     fn usage(&self, request: &Request) -> Value {
-        let calls: usize = self.calls.iter().map(|(_, name, args)| name.len() + args.to_string().len()).sum();
+        let calls: usize = self.calls.iter().map(|(_, name, args)| name.len() + args.len()).sum();
         let output = (self.text.len() + self.reasoning.len() + calls).div_ceil(4) as u64;
         json!({"prompt_tokens": request.prompt_tokens, "completion_tokens": output,
             "total_tokens": request.prompt_tokens + output, "prompt_tokens_details": {"cached_tokens": 0}})
@@ -44,7 +44,7 @@ impl Words {
             message["reasoning_content"] = self.reasoning.as_str().into();
         }
         if !self.calls.is_empty() {
-            let call = |(id, name, args): &(String, String, Value)| json!({"id": id, "type": "function", "function": {"name": name, "arguments": args.to_string()}});
+            let call = |(id, name, args): &(String, String, String)| json!({"id": id, "type": "function", "function": {"name": name, "arguments": args}});
             message["tool_calls"] = self.calls.iter().map(call).collect();
         }
         message
@@ -59,9 +59,8 @@ impl Words {
             let head = json!({"tool_calls": [{"index": index, "id": id, "type": "function",
                 "function": {"name": name, "arguments": ""}}]});
             deltas.push((head, None));
-            let args = args.to_string();
             deltas
-                .extend(pieces(&args).map(|p| {
+                .extend(pieces(args).map(|p| {
                     (json!({"tool_calls": [{"index": index, "function": {"arguments": p}}]}), None)
                 }));
         }

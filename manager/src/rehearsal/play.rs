@@ -170,7 +170,7 @@ fn fill(rule: &Rule, turn: &Turn, request: &Request) -> Result<Words, String> {
         let args = args.collect::<Result<Map<String, Value>, String>>()?;
         // Unique in this history, and the same each time: replays are byte-equal.
         let id = format!("call_{}_{n}", request.turns);
-        words.calls.push((id, call.tool.clone(), Value::Object(args)));
+        words.calls.push((id, call.tool.clone(), Value::Object(args).to_string()));
     }
     Ok(words)
 }

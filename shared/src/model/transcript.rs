@@ -1,6 +1,6 @@
 //! What was said in one request, for those who look into it later: redacted, cut to size, kept as a blob (I10, I12).
 
-use super::error::{Fault, clean_values};
+use super::error::{Fault, clean, clean_values};
 use super::tolerant;
 use super::wire::Draft;
 use serde_json::{Value, json};
@@ -34,6 +34,12 @@ pub(super) fn text(body: &Value, outcome: Result<&Draft, &Fault>, key: &str, byt
     json!({"v": 1, "cut": true, "bytes": whole.len(), "request_head": tolerant::cut(&request, piece),
         "request_tail": &request[from..], "answer_head": tolerant::cut(&answer, piece)})
     .to_string()
+}
+
+/// A text without what looks like a key or a token, as in every kept body; JSON stays JSON (I12).
+#[must_use]
+pub fn redacted(text: &str) -> String {
+    clean(text, "")
 }
 
 #[cfg(test)]
