@@ -14,8 +14,6 @@ for i = 1, #ARGV, 9 do
   elseif cancelled_instead(t, acc, { word = 'cancelled' }) then
     out[#out + 1] = 'CANCELLED'
   else
-    -- Accepted by its owner: nobody goes on from its steps any more.
-    if not string.find(report, '"steps_ref":""', 1, true) then rcall('UNLINK', hk(id) .. ':s') end
     local set = { acc[1], acc[2], 'result', report, 'work_actor', actor, 'work_by', t.assignee }
     -- The first attempt has no overlay before it that an empty one would have to clear.
     if overlay ~= '' or t.attempts ~= '1' then set[9] = 'overlay_ref'; set[10] = overlay end
@@ -25,6 +23,8 @@ for i = 1, #ARGV, 9 do
       move(t, 'reviewing', { word = 'completed', set = set })
       out[#out + 1] = 'OK'
     end
+    -- Accepted by its owner: nobody goes on from its steps any more. After MOVED somebody may still have to.
+    if out[#out] == 'OK' and not string.find(report, '"steps_ref":""', 1, true) then rcall('UNLINK', hk(id) .. ':s') end
   end
 end
 return out
