@@ -149,11 +149,11 @@ fn schema(roles: &[String], config: &Config) -> Value {
 }
 
 /// What the validator looks at.
-struct Context<'a> {
-    config: &'a Config,
-    ticket: &'a Ticket,
-    all: &'a [Ticket],
-    roles: &'a [String],
+pub(crate) struct Context<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) ticket: &'a Ticket,
+    pub(crate) all: &'a [Ticket],
+    pub(crate) roles: &'a [String],
 }
 
 /// The validator: an answer becomes operations, or reasons that go back to the model.
@@ -193,7 +193,7 @@ fn text(value: &Value, field: &str) -> Option<String> {
 }
 
 /// What the answer changes; what it repeats unchanged is no change.
-fn edit(value: &Value, at: &Context<'_>) -> Result<Edit, Vec<String>> {
+pub(crate) fn edit(value: &Value, at: &Context<'_>) -> Result<Edit, Vec<String>> {
     let ticket = at.ticket;
     let mut problems = vec![];
     let mut edit = Edit {

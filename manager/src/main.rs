@@ -7,6 +7,7 @@ mod escalation;
 mod live;
 mod planner;
 mod presence;
+mod replan;
 mod serve;
 mod slots;
 mod step;

@@ -7,18 +7,14 @@
 use crate::calls::{self, Failure};
 use crate::deliver::{self, Outlook};
 use crate::escalation::{self, Rule};
-use crate::planner::apply::{Applied, apply};
-use crate::planner::{self, Input, Stored};
-use serde_json::Value;
-use shared::blob::{BlobError, Blobs};
+use shared::blob::Blobs;
 use shared::config::Config;
 use shared::goal::{Goal, GoalState};
 use shared::message::{InboxEvent, InboxKind};
 use shared::model::Model;
-use shared::store::{Finish, Finished, GoalClaim, Held, Patched, Store, StoreError, Written};
+use shared::store::{Finish, Finished, GoalClaim, Held, Patched, Store, StoreError};
 use shared::ticket::patch::PatchOp;
 use shared::ticket::{Status, Ticket};
-use shared::workspace::Manifest;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,6 +22,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
+
+#[path = "step/planning.rs"]
+mod planning;
+#[path = "step/replanning.rs"]
+mod replanning;
 
 /// Escalations that one step decides with a model; the finish puts the others back.
 const DECIDED_MAX: usize = 20;
@@ -69,6 +70,16 @@ impl Pulse {
     fn now_ms(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
+}
+
+/// What a look at the whole plan came to.
+enum Looked {
+    /// The tickets as they are now, and whether the plan changed.
+    At {
+        tickets: Vec<Ticket>,
+        changed: bool,
+    },
+    AskPerson(Finish),
 }
 
 /// Why a step ends before its finish.
@@ -157,6 +168,10 @@ impl Step<'_> {
         let tickets = self.tickets().await?;
         let decided = self.escalations(&tickets).await?;
         let tickets = if decided { self.tickets().await? } else { tickets };
+        let (tickets, decided) = match self.replan(tickets, events, decided).await? {
+            Looked::At { tickets, changed } => (tickets, decided || changed),
+            Looked::AskPerson(finish) => return Ok(finish),
+        };
         match deliver::outlook(&self.goal, &tickets, events) {
             Outlook::Working => Ok(Finish::Continue { decided }),
             Outlook::Satisfied => Ok(Finish::Done),
@@ -174,125 +189,6 @@ impl Step<'_> {
     fn to_person(&self, cause: String, detail: String) -> Finish {
         let detail = shared::prompt::clip(&detail, DETAIL_CHARS_MAX);
         Finish::NeedsHuman { cause, detail, expiry_ms: self.manager.config.lease.person_expiry_ms }
-    }
-
-    /// Planning: what was stored before is applied again, a given plan is read, or a model is asked.
-    async fn plan(&mut self) -> Result<(), Stop> {
-        let specs = match self.stored_plan().await? {
-            Some(stored) => stored.tickets,
-            None => {
-                let stored = if self.goal.given_plan_ref.is_empty() {
-                    self.ask_for_plan().await?
-                } else {
-                    self.given_plan().await?
-                };
-                self.store_plan(&stored).await?;
-                stored.tickets
-            }
-        };
-        let store = &self.manager.store;
-        match self.patiently(|| apply(store, &self.held, &self.goal, &specs)).await? {
-            Applied::Sealed => {
-                tracing::info!(goal = self.goal.id, tickets = specs.len(), "plan sealed");
-                Ok(())
-            }
-            Applied::Dropped => Err(Stop::Dropped),
-        }
-    }
-
-    /// The plan of a manager that died between storing and sealing: it is not paid for twice.
-    async fn stored_plan(&self) -> Result<Option<Stored>, Stop> {
-        if self.goal.plan_ref.is_empty() {
-            return Ok(None);
-        }
-        let raw = self.blob(&self.goal.plan_ref).await?;
-        match serde_json::from_value(raw) {
-            Ok(stored) => Ok(Some(stored)),
-            Err(error) => {
-                tracing::warn!(%error, goal = self.goal.id, "the stored plan does not read; planning again");
-                Ok(None)
-            }
-        }
-    }
-
-    async fn given_plan(&self) -> Result<Stored, Stop> {
-        let raw = self.blob(&self.goal.given_plan_ref).await?;
-        match planner::given(&raw, &self.goal, &self.manager.config) {
-            Ok(specs) => Ok(Stored::new("given", raw, specs)),
-            Err(problems) => Err(Stop::person(
-                "plan_refused",
-                format!("{}; submit a mended plan file as a new goal", problems.join("; ")),
-            )),
-        }
-    }
-
-    async fn ask_for_plan(&self) -> Result<Stored, Stop> {
-        let model = &self.may_ask("")?;
-        let files = self.inputs().await?;
-        let beat = || self.pulse.beat();
-        let asked = planner::ask(model, &self.manager.config, &self.goal, files, &self.cut, &beat).await;
-        self.book("", &asked.records).await;
-        match asked.outcome {
-            Ok(proposal) => Ok(Stored::new("model", proposal.raw, proposal.specs)),
-            Err(failure) => {
-                tracing::warn!(goal = self.goal.id, cause = failure.cause(), "no plan");
-                Err(Stop::of_failure(&failure))
-            }
-        }
-    }
-
-    /// The model, if there is one and the goal may still spend (I7).
-    fn may_ask(&self, ticket: &str) -> Result<Model, Stop> {
-        let (m, lease) = (self.manager, &self.manager.config.lease);
-        let model = calls::model_for(m.model.as_ref(), &m.store, &m.blobs, &self.goal, ticket, lease);
-        model.map_err(|failure| Stop::of_failure(&failure))
-    }
-
-    async fn inputs(&self) -> Result<Vec<Input>, Stop> {
-        let load = || Manifest::load(&self.manager.blobs, &self.goal.id, &self.goal.root);
-        match load().await {
-            Ok(manifest) => Ok(manifest
-                .files
-                .into_iter()
-                .map(|(path, entry)| Input { path, size_bytes: entry.size_bytes, mime: entry.mime })
-                .collect()),
-            Err(error) => {
-                Err(Stop::person("blobs", format!("the goal's input files cannot be read: {error}")))
-            }
-        }
-    }
-
-    async fn store_plan(&mut self, stored: &Stored) -> Result<(), Stop> {
-        let bytes = serde_json::to_vec(stored).map_err(|e| Stop::person("internal", e.to_string()))?;
-        let put = self.manager.blobs.put(&self.goal.id, bytes).await;
-        let plan_ref = put.map_err(|e| Stop::person("blobs", format!("the plan cannot be stored: {e}")))?;
-        let written = self.patiently(|| self.manager.store.plan_store(&self.held, &plan_ref)).await?;
-        match written {
-            Written::Ok | Written::Dup => {
-                self.goal.plan_ref = plan_ref;
-                Ok(())
-            }
-            Written::Fenced | Written::Gone | Written::Cancelled => Err(Stop::Dropped),
-            Written::Moved | Written::Escalated => {
-                Err(Stop::person("internal", format!("storing the plan was answered with {written:?}")))
-            }
-        }
-    }
-
-    async fn blob(&self, r: &str) -> Result<Value, Stop> {
-        let max = 4 * self.manager.config.limits.plan_bytes_max as u64;
-        let bytes = match self.manager.blobs.get(&self.goal.id, r, max).await {
-            Ok(bytes) => bytes,
-            Err(error @ BlobError::NotFound(_)) => {
-                return Err(Stop::person(
-                    "blobs",
-                    format!("the plan's {error}; do all hosts share blobs.folder? (`muster doctor`)"),
-                ));
-            }
-            Err(error) => return Err(Stop::person("blobs", format!("the plan cannot be read: {error}"))),
-        };
-        serde_json::from_slice(&bytes)
-            .map_err(|e| Stop::person("internal", format!("the plan's blob is no JSON: {e}")))
     }
 
     /// Decides every escalated ticket. Each decision is a patch of its own: one that is stale spoils no other.

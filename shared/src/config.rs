@@ -5,6 +5,7 @@
 
 mod model;
 mod tools;
+mod wake;
 
 pub use crate::ticket::limits::{Limits, is_word};
 use crate::ticket::{Caps, ReviewPolicy, Tier};
@@ -13,6 +14,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize, Serializer};
 use std::path::{Path, PathBuf};
 pub use tools::Tools;
+pub use wake::Wake;
 
 /// All of it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -105,6 +107,8 @@ pub struct Manager {
     pub tier: Tier,
     /// Review policy of tickets whose plan says none.
     pub review: ReviewPolicy,
+    /// News on which it asks a model whether the plan still fits; empty: never.
+    pub replan_on: Vec<Wake>,
     pub request_bytes_max: usize,
     /// Live copies of each goal's workspace are kept here; empty: none.
     pub live_folder: PathBuf,
@@ -211,6 +215,7 @@ impl Default for Manager {
             drain_ms: 20_000,
             tier: Tier::Strong,
             review: ReviewPolicy::Judged,
+            replan_on: Wake::ALL.to_vec(),
             request_bytes_max: 8 * 1024 * 1024,
             live_folder: PathBuf::new(),
         }
@@ -305,6 +310,7 @@ impl Config {
             .list_separator(",")
             .with_list_parse_key("worker.pools")
             .with_list_parse_key("tools.confirm")
+            .with_list_parse_key("manager.replan_on")
             .source(Some(settings_of_environment()));
         let config: Self = builder.add_source(environment).build()?.try_deserialize()?;
         config.check()?;

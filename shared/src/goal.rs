@@ -115,6 +115,8 @@ pub struct Goal {
     pub in_flight_max: u32,
     pub losses: u32,
     pub stalls: u32,
+    /// How often its manager has looked at the whole plan anew.
+    pub replans: u32,
     /// Tickets by status.
     pub counts: std::collections::BTreeMap<String, u64>,
     pub tickets: u64,

@@ -61,6 +61,12 @@ pub enum InboxKind {
     AllClosed,
     /// A worker's progress message with an obstacle.
     Obstacle,
+    /// A worker's progress message with a milestone.
+    Milestone,
+    /// Accepted work whose report says that the plan no longer fits.
+    Report,
+    /// So many attempts of the goal ended badly, and nothing was accepted between.
+    Stall,
     /// A person's note.
     Note,
     /// The goal's deadline has passed.

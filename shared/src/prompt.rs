@@ -14,6 +14,8 @@ const TEMPLATES: &[(&str, &str)] = &[
     ("escalation_task.j2", include_str!("prompt/escalation_task.j2")),
     ("planner.j2", include_str!("prompt/planner.j2")),
     ("planner_task.j2", include_str!("prompt/planner_task.j2")),
+    ("replan.j2", include_str!("prompt/replan.j2")),
+    ("replan_task.j2", include_str!("prompt/replan_task.j2")),
     ("reviewer.j2", include_str!("prompt/reviewer.j2")),
     ("reviewer_task.j2", include_str!("prompt/reviewer_task.j2")),
     ("worker.j2", include_str!("prompt/worker.j2")),

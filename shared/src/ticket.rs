@@ -286,6 +286,9 @@ pub struct Report {
     /// Blob of the attempt's step log.
     #[serde(default)]
     pub steps_ref: String,
+    /// What the manager should know because the plan no longer fits; empty: it does. Scripts look for it by this name.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub plan_change: String,
 }
 
 /// One item of a verdict.

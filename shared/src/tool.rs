@@ -129,7 +129,10 @@ pub fn builtin() -> Vec<ToolDecl> {
                        "summary": {"type": "string", "minLength": 1, "maxLength": 4000},
                        "conclusions": {"type": "array", "maxItems": 20,
                            "items": {"type": "string", "maxLength": 1000}},
-                       "outputs": {"type": "array", "maxItems": 100, "items": {"type": "string", "maxLength": 512}}}),
+                       "outputs": {"type": "array", "maxItems": 100, "items": {"type": "string", "maxLength": 512}},
+                       "plan_change": {"type": "string", "maxLength": 1000,
+                           "description": "only if what you found makes other tickets of the plan needless or shows that \
+                                           one is missing: which and why; the manager decides"}}),
                 &["status", "summary"],
             ),
             Effect::Attempt,

@@ -80,6 +80,8 @@ async fn call_all(store: &Store) {
         PatchOp::HandOver { id: id(9), epoch: 3, reason: "why".into(), expiry_ms: 1_000 },
     ];
     let _ = store.patch(&held(1), &id(10), 3, 2, &ops).await;
+    let ops = [PatchOp::Relink { id: id(2), epoch: 7, needs: vec![id(8)], add: vec![], drop: vec![id(9)] }];
+    let _ = store.replan(&held(1), &id(14), 3, &ops, "b answers all", 20).await;
     let finish = Finish::NeedsHuman { cause: "c".into(), detail: "d".into(), expiry_ms: 1_000 };
     let _ = store.manage_finish(&held(1), &id(11), 3, 2, &finish, 60_000).await;
     let answer = PersonDecision::Skip { reason: "not needed".into() };

@@ -25,6 +25,7 @@ mod needs;
 mod permits;
 mod plan_files;
 mod prometheus;
+mod replanning;
 mod replay;
 mod resume;
 mod reviewer;

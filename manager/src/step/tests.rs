@@ -1,8 +1,9 @@
 use super::*;
+use crate::planner;
 use crate::testing::{Bench, FakeModel};
-use serde_json::json;
+use serde_json::{Value, json};
 use shared::goal::GoalState;
-use shared::store::{Completion, PersonDecision};
+use shared::store::{Completion, PersonDecision, Written};
 use shared::ticket::{Report, ReviewPolicy};
 
 fn plan(tickets: &Value) -> Value {
@@ -364,4 +365,169 @@ async fn a_deadline_follows_the_goals_policy() {
     }
     assert_eq!(ends[0], (GoalState::Done, String::new()));
     assert_eq!(ends[1], (GoalState::NeedsHuman, "deadline".into()));
+}
+
+/// An accepted report that says so: review policy none.
+async fn report(bench: &Bench, key: &str, plan_change: &str) {
+    let claim = bench.take().await.unwrap();
+    assert_eq!(claim.ticket.key, key);
+    let root = bench.goal(&claim.ticket.goal).await.root;
+    let report = Report {
+        status: "done".into(),
+        summary: "all".into(),
+        plan_change: plan_change.into(),
+        ..Report::default()
+    };
+    let done = Completion {
+        held: claim.held,
+        report,
+        overlay_ref: String::new(),
+        actor: "a".into(),
+        roots: Some((root.clone(), root)),
+    };
+    assert_eq!(bench.store.complete(&[done]).await.unwrap(), [Written::Ok]);
+}
+
+async fn status_of(bench: &Bench, goal: &str, key: &str) -> Status {
+    bench.store.all_tickets(goal).await.unwrap().iter().find(|t| t.key == key).unwrap().status
+}
+
+/// Two searches and the report over them, nothing reviewed.
+fn searches() -> Value {
+    let mut tickets = [agent("s1", &[]), agent("s2", &[]), agent("last", &["s1", "s2"])];
+    for ticket in &mut tickets {
+        ticket["review"] = "none".into();
+        ticket["checks"] = json!([]);
+    }
+    tickets[2]["integrates"] = true.into();
+    plan(&json!(tickets))
+}
+
+#[tokio::test]
+async fn a_report_that_answers_everything_cancels_what_became_needless() {
+    let bench = Bench::new().await;
+    let answer = json!({"reason": "s1 has it all", "cancel": [{"id": "s2", "reason": "s1 found the full report"}], "next": "go_on"});
+    let fake = FakeModel::new([answer.to_string()]).await;
+    let manager = bench.manager(Some(fake.model.clone()));
+    let id = bench.submit(Some(searches()), ReviewPolicy::None).await;
+    manager.settle().await;
+    report(&bench, "s1", "the full report is here: s2 is needless").await;
+    manager.settle().await;
+    assert_eq!((fake.asked(), status_of(&bench, &id, "s2").await), (1, Status::Cancelled));
+    assert!(fake.words(0).contains("s2 is needless") && fake.words(0).contains("at most 300 words"));
+    bench.store.sweep(&bench.config.lease).await.unwrap();
+    // The last one waits for the first alone now, and the goal has lost nothing that it needs.
+    report(&bench, "last", "").await;
+    manager.settle().await;
+    let goal = bench.goal(&id).await;
+    assert_eq!(
+        (goal.state, goal.replans, goal.open_mandatory),
+        (GoalState::Done, 1, 0),
+        "{}",
+        goal.cause_detail
+    );
+    assert_eq!(bench.store.audit().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn d2_i11_a_model_that_always_adds_tickets_ends_at_the_cap() {
+    let mut bench = Bench::new().await;
+    bench.config.limits.replans_max = 3;
+    let more = |n: usize| {
+        let mut tickets = [agent(&format!("m{n}a"), &[]), agent(&format!("m{n}b"), &[])];
+        tickets.iter_mut().for_each(|t| t["needs"] = json!([]));
+        json!({"reason": "more", "add": tickets, "next": "go_on"}).to_string()
+    };
+    let fake = FakeModel::new((0..9).map(more)).await;
+    let manager = bench.manager(Some(fake.model.clone()));
+    let id = bench.submit(Some(searches()), ReviewPolicy::None).await;
+    manager.settle().await;
+    for n in 0..6 {
+        bench.store.note(&id, "me", &format!("more, please: {n}")).await.unwrap();
+        manager.settle().await;
+    }
+    let goal = bench.goal(&id).await;
+    assert_eq!((fake.asked(), goal.replans, goal.tickets), (3, 3, 9));
+    assert_eq!(goal.state, GoalState::Running, "a goal whose plan stands goes on");
+    assert_eq!(bench.store.audit().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_change_that_a_moving_ticket_overtakes_is_read_again_and_not_asked_again() {
+    let bench = Bench::new().await;
+    let answer = json!({"reason": "r", "cancel": [{"id": "s2", "reason": "needless"}], "next": "go_on"});
+    let fake = FakeModel::new([answer.to_string()]).await;
+    let manager = bench.manager(Some(fake.model.clone()));
+    let id = bench.submit(Some(searches()), ReviewPolicy::None).await;
+    manager.settle().await;
+    report(&bench, "s1", "s2 is needless").await;
+    let GoalClaim { held, goal, events, .. } = manager.claim().await.unwrap();
+    let plan_version = goal.plan_version;
+    let (cut, pulse) = (CancellationToken::new(), Pulse::new());
+    let mut step = Step { manager: &manager, held, goal, cut, pulse, patches: 0, plan_version };
+    // As read before a worker took s2.
+    let old = step.tickets().await.unwrap();
+    bench.take().await.unwrap();
+    assert!(matches!(step.replan(old, &events, false).await, Ok(Looked::At { changed: true, .. })));
+    assert_eq!((fake.asked(), status_of(&bench, &id, "s2").await), (1, Status::Cancelled));
+}
+
+#[tokio::test]
+async fn a_stall_ends_with_a_person_when_the_plan_stands() {
+    let mut bench = Bench::new().await;
+    bench.config.caps.goal_dry = 2;
+    let fake = FakeModel::new([json!({"reason": "it should work", "next": "go_on"}).to_string()]).await;
+    let manager = bench.manager(Some(fake.model.clone()));
+    let id = bench.submit(Some(searches()), ReviewPolicy::None).await;
+    manager.settle().await;
+    for _ in 0..2 {
+        assert!(bench.fail_once().await);
+    }
+    manager.settle().await;
+    let goal = bench.goal(&id).await;
+    assert_eq!((goal.state, goal.cause.as_str(), fake.asked()), (GoalState::NeedsHuman, "stalled", 1));
+    assert!(fake.words(0).contains("2 attempts in a row"), "{}", fake.words(0));
+    assert_eq!(bench.store.audit().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_question_of_the_planner_waits_for_a_person_while_its_tickets_run() {
+    let bench = Bench::new().await;
+    let question = json!({"reason": "unclear", "next": "ask_person", "question": "Which year is meant?"});
+    let answered =
+        json!({"reason": "2025", "next": "go_on", "modify": [{"id": "s2", "description": "look at 2025"}]});
+    let fake = FakeModel::new([question.to_string(), answered.to_string()]).await;
+    let manager = bench.manager(Some(fake.model.clone()));
+    let id = bench.submit(Some(searches()), ReviewPolicy::None).await;
+    manager.settle().await;
+    bench.store.note(&id, "me", "only the last year").await.unwrap();
+    manager.settle().await;
+    let goal = bench.goal(&id).await;
+    assert_eq!((goal.state, goal.cause.as_str()), (GoalState::NeedsHuman, "planner_asks"));
+    assert!(goal.cause_detail.contains("Which year"), "{}", goal.cause_detail);
+    report(&bench, "s1", "").await;
+    let answer = PersonDecision::Answer { text: "2025".into(), budget_tokens: None };
+    bench.store.answer(&id, 0, "r1", "me", &answer).await.unwrap();
+    manager.settle().await;
+    let tickets = bench.store.all_tickets(&id).await.unwrap();
+    assert_eq!(tickets.iter().find(|t| t.key == "s2").unwrap().description, "look at 2025");
+    assert!(fake.words(1).contains("2025") && fake.asked() == 2);
+}
+
+#[tokio::test]
+async fn without_a_usable_answer_the_plan_stands_and_the_log_says_so() {
+    let bench = Bench::new().await;
+    let fake = FakeModel::new((0..3).map(|_| "no".to_owned())).await;
+    let manager = bench.manager(Some(fake.model.clone()));
+    let id = bench.submit(Some(searches()), ReviewPolicy::None).await;
+    manager.settle().await;
+    report(&bench, "s1", "s2 is needless").await;
+    manager.settle().await;
+    let goal = bench.goal(&id).await;
+    assert_eq!(
+        (goal.state, goal.replans, status_of(&bench, &id, "s2").await),
+        (GoalState::Running, 1, Status::Pending)
+    );
+    let log = bench.store.events(&id, "0", 100).await.unwrap();
+    assert!(log.iter().any(|e| e.event == "replanned" && e.detail.contains("nobody could say")), "{log:?}");
 }

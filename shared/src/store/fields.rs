@@ -332,6 +332,7 @@ pub(super) fn goal(m: &Map) -> Result<Goal> {
         in_flight_max: m.number("in_flight_max"),
         losses: m.number("losses"),
         stalls: m.number("stalls"),
+        replans: m.number("replans"),
         counts,
         tickets: m.number("tickets"),
         open_mandatory: m.number("open_mandatory"),

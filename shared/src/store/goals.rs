@@ -126,8 +126,37 @@ impl Store {
         read: usize,
         ops: &[PatchOp],
     ) -> Result<Patched> {
+        self.patched(&[], held, step_id, plan_version, read, ops).await
+    }
+
+    /// As [`Store::patch`], of a manager that looked at the whole plan: it is counted and logged with its reason also
+    /// when `ops` is empty, and refused beyond `replans_max` of a goal (I11).
+    ///
+    /// # Errors
+    /// As [`Store::patch`].
+    pub async fn replan(
+        &self,
+        held: &Held,
+        step_id: &str,
+        plan_version: u64,
+        ops: &[PatchOp],
+        why: &str,
+        replans_max: u32,
+    ) -> Result<Patched> {
+        self.patched(&[arg(why), arg(replans_max)], held, step_id, plan_version, 0, ops).await
+    }
+
+    async fn patched(
+        &self,
+        more: &[Vec<u8>],
+        held: &Held,
+        step_id: &str,
+        plan_version: u64,
+        read: usize,
+        ops: &[PatchOp],
+    ) -> Result<Patched> {
         let ops: Vec<serde_json::Value> = ops.iter().map(flat_op).collect();
-        let args = [
+        let mut args = vec![
             arg(&held.id),
             arg(held.epoch),
             arg(&held.lease_id),
@@ -136,6 +165,7 @@ impl Store {
             arg(read),
             arg(serde_json::Value::from(ops)),
         ];
+        args.extend(more.iter().cloned());
         let parts = reply::texts(self.call(&scripts::PATCH, &args).await?)?;
         let part = |i: usize| parts.get(i).map_or("", String::as_str);
         Ok(match part(0) {
@@ -263,6 +293,8 @@ fn flat_op(op: &PatchOp) -> serde_json::Value {
         PatchOp::Rewrite { id, epoch, edit } => {
             json!({"op": "rewrite", "id": id, "epoch": epoch, "set": fields::flat_list(fields::of_edit(edit))})
         }
+        PatchOp::Relink { id, epoch, needs, add, drop } => json!({"op": "relink", "id": id, "epoch": epoch,
+            "list": serde_json::Value::from(needs.as_slice()).to_string(), "add": add, "drop": drop}),
         PatchOp::ReviewAgain { .. }
         | PatchOp::Split { .. }
         | PatchOp::Skip { .. }

@@ -7,7 +7,7 @@
 
 mod words;
 
-pub use words::{Answer, Call, Outcome, Redis, Role};
+pub use words::{Answer, Call, Outcome, Redis, Replan, Role};
 
 use prometheus::proto::MetricFamily;
 use prometheus::{
@@ -43,6 +43,7 @@ struct All {
     tool_calls: IntCounterVec,
     review_items: IntCounterVec,
     http: IntCounterVec,
+    replans: IntCounterVec,
     queue_wait: HistogramVec,
     run: HistogramVec,
     model_seconds: HistogramVec,
@@ -104,6 +105,7 @@ impl All {
             tool_calls: counter("muster_tool_calls_total", "Tool calls by how they ended", &["outcome"])?,
             review_items: counter("muster_review_items_total", "Items of verdicts by who decided them and how", &["by", "result"])?,
             http: counter("muster_http_requests_total", "API requests by class of status", &["status"])?,
+            replans: counter("muster_replans_total", "Times that a model looked at a whole plan anew, by what came of it", &["outcome"])?,
             queue_wait: by_role("muster_queue_wait_seconds", "From ready to claimed, by the Redis clock")?,
             run: by_role("muster_run_seconds", "From claimed to the handler's outcome")?,
             model_seconds: by_role("muster_model_seconds", "Duration of a model call, waiting for its turn included")?,
@@ -145,6 +147,7 @@ pub fn begin(role: Role) {
             // Only a manager takes goals in and serves people.
             let _ = all.registry.register(Box::new(all.submitted.clone()));
             HTTP.iter().for_each(|class| drop(all.http.with_label_values(&[*class])));
+            Replan::ALL.iter().for_each(|r| drop(all.replans.with_label_values(&[r.as_str()])));
         }
         Role::Worker => {
             ["ok", "error"].iter().for_each(|o| drop(all.tool_calls.with_label_values(&[*o])));
@@ -262,6 +265,11 @@ pub fn tool_call(ok: bool) {
 pub fn review_item(by_code: bool, pass: bool) {
     let (by, result) = (if by_code { "code" } else { "model" }, if pass { "pass" } else { "fail" });
     ALL.review_items.with_label_values(&[by, result]).inc();
+}
+
+/// A look at a whole plan ended.
+pub fn replan(outcome: Replan) {
+    ALL.replans.with_label_values(&[outcome.as_str()]).inc();
 }
 
 const HTTP: [&str; 5] = ["2xx", "3xx", "4xx", "5xx", "other"];

@@ -51,6 +51,8 @@ pub struct Caps {
     pub goal_losses: u32,
     /// Manager's steps that decided nothing while something waited.
     pub goal_stalls: u32,
+    /// Attempts of a goal that end badly, none accepted between, until its manager looks at the whole plan.
+    pub goal_dry: u32,
 }
 
 impl Default for Caps {
@@ -68,6 +70,7 @@ impl Default for Caps {
             interventions: 2,
             goal_losses: 3,
             goal_stalls: 3,
+            goal_dry: 6,
         }
     }
 }

@@ -81,6 +81,7 @@ pub enum PatchOp {
         epoch: u64,
         reason: String,
     },
+    /// The goal can do without it: it counts as mandatory no longer, and an owner is fenced off.
     Cancel {
         id: String,
         epoch: u64,
@@ -99,6 +100,14 @@ pub enum PatchOp {
         epoch: u64,
         need: String,
     },
+    /// `id` needs exactly `needs` from now on; `add` and `drop` are the difference to what it needed.
+    Relink {
+        id: String,
+        epoch: u64,
+        needs: Vec<String>,
+        add: Vec<String>,
+        drop: Vec<String>,
+    },
 }
 
 impl PatchOp {
@@ -115,7 +124,8 @@ impl PatchOp {
             | Self::Fail { id, .. }
             | Self::Cancel { id, .. }
             | Self::HandOver { id, .. }
-            | Self::Link { id, .. } => id,
+            | Self::Link { id, .. }
+            | Self::Relink { id, .. } => id,
         }
     }
 }

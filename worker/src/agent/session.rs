@@ -343,7 +343,10 @@ impl Session {
             list.filter_map(Value::as_str).map(str::to_owned).collect()
         };
         let status = if status == "partial" || !missing.is_empty() { "partial" } else { "done" };
-        Err(End::Report(Box::new(self.report(status, summary, strings("conclusions"), changed))))
+        let mut report = self.report(status, summary, strings("conclusions"), changed);
+        report.plan_change =
+            args.get("plan_change").and_then(Value::as_str).unwrap_or_default().trim().into();
+        Err(End::Report(Box::new(report)))
     }
 
     /// A turn of text without a call. `Ok`: the model was told something and the loop goes on.
@@ -395,6 +398,7 @@ impl Session {
             outputs,
             tool_calls: self.state.tool_calls.clone(),
             steps_ref: String::new(),
+            plan_change: String::new(),
         }
     }
 

@@ -62,6 +62,7 @@ pub(super) async fn run(
         outputs: changed,
         tool_calls: BTreeMap::from([(call.tool.clone(), 1)]),
         steps_ref: String::new(),
+        plan_change: String::new(),
     }))
 }
 

@@ -98,8 +98,14 @@ local function accept(t, roots, report, o)
     g.root = roots.new
   end
   add_conclusions(g.id, report)
+  if g.dry ~= '' and g.dry ~= '0' then rcall('HSET', gk(g.id), 'dry', 0); g.dry = '0' end
   move(t, 'done', o)
   ended(t)
+  -- The plan no longer fits, says the work: its manager hears of it once it counts.
+  if string.find(report, '"plan_change":"', 1, true) then
+    local ok, r = pcall(cjson.decode, report)
+    if ok and type(r.plan_change) == 'string' then inbox(g, 'report', t, string.sub(r.plan_change, 1, 4096)) end
+  end
   return 'OK'
 end
 
@@ -113,8 +119,19 @@ local function escalate(t, cause, o)
   move(t, 'escalated', o)
   return 'escalated'
 end
+-- An attempt ended badly; after so many with nothing accepted between, the manager looks at the whole plan.
+local function dry_again(g)
+  local n = (tonumber(g.dry) or 0) + 1
+  if n >= cap_of(g, 'goal_dry') then
+    inbox(g, 'stall', nil, n .. ' attempts in a row were rejected or failed')
+    n = 0
+  end
+  g.dry = tostring(n)
+  rcall('HSET', gk(g.id), 'dry', n)
+end
 -- One more of `counter`; the cap reached escalates, otherwise the ticket goes to `to`.
 local function count(t, counter, to, o)
+  if counter == 'faults' then dry_again(goal_of(t.goal)) end
   local n = (tonumber(rcall('HGET', hk(t.id), counter)) or 0) + 1
   o.set = o.set or {}
   o.set[#o.set + 1] = counter; o.set[#o.set + 1] = n

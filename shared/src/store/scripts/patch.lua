@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
--- patch: goal, epoch, lease id, step id, plan version, inbox events read, operations (JSON)
+-- patch: goal, epoch, lease id, step id, plan version, inbox events read, operations (JSON), of a replan: why, how many a goal may have
 -- answers {OK version} {DUP version} {STALE} {FENCED} {GONE} {REFUSED op reason}; all operations or none
+-- A replan is counted even when it changes nothing: what is capped (I11) is how often a model is asked.
 local g = goal_of(ARGV[1])
 local step, version, read = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
 if g and g.last_step == step then return { 'DUP', tostring(g.plan_version) } end
@@ -8,6 +9,11 @@ local no = not_manager(g, ARGV[2], ARGV[3])
 if no then return { no } end
 if g.plan_version ~= version then return { 'STALE' } end
 local ops = cjson.decode(ARGV[7])
+local why, replans = ARGV[8], 0
+if why then
+  replans = tonumber(redis.call('HGET', gk(g.id), 'replans')) or 0
+  if replans >= tonumber(ARGV[9]) then return { 'REFUSED', '0', 'replans cap reached' } end
+end
 
 -- Validate everything first.
 local seen, added = {}, {}
@@ -42,6 +48,11 @@ for i, op in ipairs(ops) do
     elseif op.op == 'link' then
       if not known(op.need) or op.need == op.id then return refuse(i, 'need ' .. op.need .. ' is not known') end
       if not live and t.status ~= 'done' then return refuse(i, 'is ' .. t.status) end
+    elseif op.op == 'relink' then
+      for _, need in ipairs(op.add) do
+        if not known(need) or need == op.id then return refuse(i, 'need ' .. need .. ' is not known') end
+      end
+      if not live and t.status ~= 'done' then return refuse(i, 'is ' .. t.status) end
     else
       if not live then return refuse(i, 'is ' .. t.status) end
       if op.op == 'modify' and #op.set == 0 then return refuse(i, 'an edit must change something') end
@@ -53,7 +64,7 @@ for i, op in ipairs(ops) do
         end
       end
     end
-    if op.op ~= 'link' then
+    if op.op ~= 'link' and op.op ~= 'relink' then
       if seen[op.id] then return refuse(i, 'a second operation on the same ticket') end
       seen[op.id] = true
     end
@@ -68,6 +79,36 @@ local function edge(need, id)
   redis.call('ZADD', hk(need) .. ':o', 'NX', redis.call('ZCARD', hk(need) .. ':o'), id)
   if not is_done(need) then redis.call('SADD', hk(id) .. ':d', need); return true end
   return false
+end
+-- What is no longer needed is forgotten on both sides: its end says nothing to this ticket any more.
+local function relink(t, op)
+  local open
+  for _, need in ipairs(op.drop) do
+    redis.call('SREM', hk(t.id) .. ':d', need)
+    redis.call('ZREM', hk(need) .. ':o', t.id)
+  end
+  for _, need in ipairs(op.add) do
+    if edge(need, t.id) then open = need end
+  end
+  -- With a revision the ticket is read whole by whoever claims it: what it was planned with no longer holds.
+  local set = { 'needs', op.list, 'revision', (tonumber(t.revision) or 0) + 1 }
+  local detail = 'needs ' .. op.list
+  if open and t.status == 'done' then
+    redis.call('HSET', hk(t.id), unpack(set))
+    reopen_need(t.id, open, false)
+  elseif open and t.status ~= 'blocked' and t.status ~= 'escalated' and t.status ~= 'needs_human' then
+    set[#set + 1] = 'permit'; set[#set + 1] = ''
+    move(t, 'blocked', { word = 'linked', who = who, set = set, detail = detail })
+  elseif t.status == 'blocked' and not needs_open(t) then
+    move(t, 'pending', { word = 'ready', who = who, set = set, detail = detail })
+  else
+    redis.call('HSET', hk(t.id), unpack(set))
+    event(g.id, 'linked', t, t.status, t.status, who, detail)
+    if t.status == 'blocked' then
+      redis.call('SREM', gk(g.id) .. ':dead', t.id)
+      fan_push('dead', t, 0)
+    end
+  end
 end
 for _, op in ipairs(ops) do
   if op.op == 'add' then
@@ -117,7 +158,8 @@ for _, op in ipairs(ops) do
   elseif op.op == 'fail' then
     move(t, 'failed', { who = who, detail = reason }); ended(t)
   elseif op.op == 'cancel' then
-    move(t, 'cancelled', { who = who, detail = reason }); ended(t)
+    -- The goal can do without it: its end is none that somebody has to mend.
+    move(t, 'cancelled', { who = who, detail = reason, set = { 'mandatory', '0' } }); ended(t)
   elseif op.op == 'hand_over' then
     move(t, 'needs_human', { word = 'handed_over', who = who, detail = reason, expiry = op.expiry_ms,
       set = { 'cause_detail', string.sub(reason, 1, 4096) } })
@@ -131,6 +173,8 @@ for _, op in ipairs(ops) do
       event(g.id, 'linked', t, t.status, t.status, who, 'needs ' .. op.need)
       if t.status == 'blocked' then fan_push('dead', t, 0) end
     end
+  elseif op.op == 'relink' then
+    relink(t, op)
   end
 end
 for _, op in ipairs(ops) do
@@ -141,5 +185,10 @@ for _, op in ipairs(ops) do
   end
 end
 redis.call('LTRIM', gk(g.id) .. ':in', read, -1)
-redis.call('HSET', gk(g.id), 'plan_version', version + 1, 'last_step', step, 'updated_at', NOW, 'stalls', 0)
-return { 'OK', tostring(version + 1) }
+if why then
+  redis.call('HSET', gk(g.id), 'replans', replans + 1)
+  event(g.id, 'replanned', nil, g.state, g.state, who, why)
+end
+if #ops > 0 then version = version + 1 end
+redis.call('HSET', gk(g.id), 'plan_version', version, 'last_step', step, 'updated_at', NOW, 'stalls', 0)
+return { 'OK', tostring(version) }

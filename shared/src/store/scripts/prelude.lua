@@ -39,7 +39,7 @@ end
 
 -- Goals, read once a script -----------------------------------------------------------------------
 local GF = { 'state', 'paused', 'in_flight', 'in_flight_max', 'tenant', 'open_mandatory', 'sealed', 'root', 'epoch',
-  'lease_id', 'mq', 'late', 'broke', 'caps', 'plan_version', 'last_step', 'losses', 'stalls', 'version' }
+  'lease_id', 'mq', 'late', 'broke', 'caps', 'plan_version', 'last_step', 'losses', 'stalls', 'version', 'dry' }
 local GC = {}
 local function goal_of(goal)
   local g = GC[goal]

@@ -165,6 +165,37 @@ impl Call {
     }
 }
 
+/// What came of a look at a goal's whole plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replan {
+    /// Tickets were added, changed, linked otherwise or closed.
+    Changed,
+    /// The plan still fits.
+    Unchanged,
+    /// A person is asked.
+    Asked,
+    /// No model gave a usable answer, or the tickets kept moving.
+    Failed,
+    /// The goal has had `limits.replans_max` of them.
+    Capped,
+}
+
+impl Replan {
+    pub(super) const ALL: [Self; 5] =
+        [Self::Changed, Self::Unchanged, Self::Asked, Self::Failed, Self::Capped];
+
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Changed => "changed",
+            Self::Unchanged => "unchanged",
+            Self::Asked => "asked",
+            Self::Failed => "failed",
+            Self::Capped => "capped",
+        }
+    }
+}
+
 /// What became of a call of Redis, beside an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Redis {
