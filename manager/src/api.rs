@@ -10,6 +10,7 @@ pub(crate) mod files;
 mod fleet;
 mod goals;
 mod submit;
+mod tenants;
 mod tickets;
 mod tokens;
 pub(crate) mod types;
@@ -88,6 +89,9 @@ pub(crate) fn router(api: Api, readiness: probe::Readiness) -> Router {
         .route("/v1/fleet/pause", post(fleet::pause))
         .route("/v1/fleet/resume", post(fleet::resume))
         .route("/v1/fleet/{consumer}/{order}", post(fleet::order))
+        .route("/v1/endpoints/{endpoint}/lift", post(fleet::lift))
+        .route("/v1/tenants", get(tenants::list))
+        .route("/v1/tenants/{tenant}/budget", post(tenants::budget))
         .route("/v1/stats", get(fleet::stats))
         .route("/v1/audit", get(fleet::audit))
         .route("/v1/dead-letters", get(fleet::dead_letters))

@@ -51,6 +51,8 @@ mod ids;
 mod inbox;
 #[path = "cli/intake.rs"]
 mod intake;
+#[path = "cli/limits.rs"]
+mod limits;
 #[path = "cli/list.rs"]
 mod list;
 #[path = "cli/live.rs"]

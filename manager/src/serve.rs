@@ -33,6 +33,9 @@ pub(crate) async fn serve(context: service::Context) -> anyhow::Result<()> {
     let store = Store::connect(&config.redis).await.context("redis")?;
     let blobs = Blobs::open(&config.blobs).context("blobs")?;
     shared::consumer::check_blobs(&store, &blobs).await?;
+    if store.publish_tenants(&config.tenants).await.context("the tenants' limits")? {
+        tracing::info!(named = config.tenants.of.len(), "limits of tenants published");
+    }
     let listener = tokio::net::TcpListener::bind(&config.manager.listen)
         .await
         .with_context(|| format!("cannot listen on manager.listen = {}", config.manager.listen))?;

@@ -4,15 +4,17 @@
 //! Unknown keys are refused by name. A wrong configuration ends a program with exit code 64 before a port is bound.
 
 mod model;
+mod tenants;
 mod tools;
 mod wake;
 
 pub use crate::ticket::limits::{Limits, is_word};
 use crate::ticket::{Caps, ReviewPolicy, Tier};
-pub use model::{Dialect, Model, Wire};
+pub use model::{Dialect, Fallback, Model, ModelPrice, Price, Wire};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize, Serializer};
 use std::path::{Path, PathBuf};
+pub use tenants::{Period, Tenant, TenantLimits, Tenants};
 pub use tools::Tools;
 pub use wake::Wake;
 
@@ -26,6 +28,7 @@ pub struct Config {
     pub caps: Caps,
     pub limits: Limits,
     pub model: Model,
+    pub tenants: Tenants,
     pub tools: Tools,
     pub manager: Manager,
     pub worker: Worker,
@@ -382,6 +385,18 @@ impl Config {
             && !self.model.url.starts_with("https://")
         {
             return wrong("model.url", "must begin with http:// or https://");
+        }
+        if let Some(problem) = self.model.fallback_problem() {
+            return wrong("model.fallback", &problem);
+        }
+        if self.model.cool_down_max_ms == 0 {
+            return wrong("model.cool_down_max_ms", "must be above 0");
+        }
+        if self.model.prices.iter().any(|p| p.model.is_empty()) {
+            return wrong("model.prices", "holds a table without `model`");
+        }
+        if let Some(problem) = self.tenants.problem() {
+            return wrong("tenants.of", &problem);
         }
         if let Some(problem) = self.tools.problem() {
             return wrong("tools.http", &problem);

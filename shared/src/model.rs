@@ -2,12 +2,14 @@
 //!
 //! Callers speak in the types of this file and never see a provider's JSON. Below it, one noun a file:
 //! `wire` with `openai` and `anthropic` (wire formats), `dialect` (how a call or a structured answer is asked of this model), `sse` and
-//! `exchange` (one HTTP request), `session` (the budget of one answer and the only retries there are),
+//! `exchange` (one HTTP request), `session` (the budget of one answer and the only retries there are), `chain` (which
+//! model answers when another is out), `governor` (the fleet's manners) and `account` (whose money it is),
 //! `structured` (validated JSON), `tolerant` (reading what models really send), `error` and `record`.
 
 mod account;
 mod anthropic;
 mod arguments;
+mod chain;
 mod dialect;
 mod error;
 mod exchange;
@@ -38,6 +40,7 @@ pub use transcript::redacted;
 use crate::config;
 use crate::ticket::Tier;
 use crate::tool::ToolDecl;
+use chain::{Chain, Rest};
 use dialect::Memory;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -144,6 +147,15 @@ pub struct Usage {
     pub estimated: bool,
 }
 
+impl Usage {
+    fn add(&mut self, record: &CallRecord) {
+        self.input_tokens += record.input_tokens;
+        self.output_tokens += record.output_tokens;
+        self.cached_tokens += record.cached_tokens;
+        self.estimated |= record.estimated;
+    }
+}
+
 /// A model's answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
@@ -167,6 +179,8 @@ pub struct Reply {
 #[derive(Clone)]
 pub struct Model {
     inner: Arc<Inner>,
+    /// Those that answer when it is out, each with the tier that it is for.
+    behind: Arc<[(Option<Tier>, Arc<Inner>)]>,
     account: Option<Account>,
 }
 
@@ -175,20 +189,11 @@ struct Inner {
     config: config::Model,
     wire: Wire,
     memory: Memory,
+    rest: Rest,
 }
 
 impl Inner {
-    fn endpoint(&self, model: &str) -> String {
-        governor::endpoint(&self.config.url, model)
-    }
-}
-
-impl Model {
-    /// Makes the client; nothing is sent.
-    ///
-    /// # Errors
-    /// Class `Ours` when the URL is empty or is none.
-    pub fn new(config: &config::Model) -> Result<Self, ModelError> {
+    fn new(config: &config::Model) -> Result<Arc<Self>, ModelError> {
         let url = reqwest::Url::parse(&config.url)
             .map_err(|e| ModelError::new(ErrorClass::Ours, format!("model.url `{}`: {e}", config.url)))?;
         let mut builder = reqwest::Client::builder()
@@ -202,15 +207,45 @@ impl Model {
         let http = builder
             .build()
             .map_err(|e| ModelError::new(ErrorClass::Ours, format!("cannot make an HTTP client: {e}")))?;
+        Ok(Arc::new(Self {
+            http,
+            config: config.clone(),
+            wire: Wire::of(config),
+            memory: Memory::new(config.dialect),
+            rest: Rest::default(),
+        }))
+    }
+
+    fn endpoint(&self, model: &str) -> String {
+        governor::endpoint(&self.config.url, model)
+    }
+}
+
+impl Model {
+    /// Makes the client; nothing is sent.
+    ///
+    /// # Errors
+    /// Class `Ours` when the URL is empty or is none.
+    pub fn new(config: &config::Model) -> Result<Self, ModelError> {
+        let behind = config.behind();
+        let behind = behind.iter().map(|(tier, section)| Ok((*tier, Inner::new(section)?)));
         Ok(Self {
-            inner: Arc::new(Inner {
-                http,
-                config: config.clone(),
-                wire: Wire::of(config),
-                memory: Memory::new(config.dialect),
-            }),
+            inner: Inner::new(config)?,
+            behind: behind.collect::<Result<_, ModelError>>()?,
             account: None,
         })
+    }
+
+    /// The chain of a tier, each model by itself.
+    #[must_use]
+    pub fn links(&self, tier: Tier) -> Vec<Self> {
+        let alone = |inner: &Arc<Inner>| Self {
+            inner: Arc::clone(inner),
+            behind: Arc::from([]),
+            account: self.account.clone(),
+        };
+        let behind = self.behind.iter().filter(|(of, _)| of.is_none_or(|of| of == tier));
+        std::iter::once(alone(&self.inner)).chain(behind.map(|(_, inner)| alone(inner))).collect()
     }
 
     /// The model's name that serves the tier: part of an actor's identity.
@@ -219,22 +254,41 @@ impl Model {
         self.inner.config.name(tier)
     }
 
+    /// Name and server, for people.
+    #[must_use]
+    pub fn described(&self, tier: Tier) -> String {
+        self.inner.described(tier)
+    }
+
     /// The same client, whose calls are reserved and settled on this account.
     #[must_use]
     pub fn on_account(&self, account: Account) -> Self {
-        Self { inner: Arc::clone(&self.inner), account: Some(account) }
+        Self { account: Some(account), ..self.clone() }
     }
 
     /// One answer: text, tool calls, or both. All retries happen in here, within `calls_per_answer_max` requests
-    /// and `call_timeout_ms`.
+    /// and `call_timeout_ms`; a model that is out is asked at most twice before the next of its chain is.
     ///
     /// Cancellation safe: dropping the future closes the connection; its records are lost then, so prefer `stop`.
     ///
     /// # Errors
     /// [`ModelError`] says whose fault it was and carries the records of what was sent all the same.
     pub async fn chat(&self, ask: &Ask<'_>) -> Result<Reply, ModelError> {
-        self.know(ask).await;
-        Session::new(&self.inner, ask, self.account.as_ref()).chat().await
+        let mut chain = Chain::new(self, ask.tier);
+        let mut reply = loop {
+            let (link, leg) = chain.next(ask).await;
+            match Session::new(&link.inner, ask, link.account.as_ref(), leg).chat().await {
+                Ok(reply) => break reply,
+                Err(error) => chain.failed(&link, ask.role, error)?,
+            }
+        };
+        let before = chain.records;
+        reply.requests += u32::try_from(before.len()).unwrap_or(u32::MAX);
+        for record in &before {
+            reply.usage.add(record);
+        }
+        reply.records.splice(0..0, before);
+        Ok(reply)
     }
 
     /// One JSON value that is valid against the schema and accepted by `check`. Problems are quoted back to the
@@ -252,8 +306,18 @@ impl Model {
         schema: &Value,
         check: impl Fn(&Value) -> Result<T, Vec<String>>,
     ) -> Result<(T, Vec<CallRecord>), ModelError> {
-        self.know(ask).await;
-        structured::ask(&self.inner, ask, self.account.as_ref(), name, schema, check).await
+        let mut chain = Chain::new(self, ask.tier);
+        loop {
+            let (link, leg) = chain.next(ask).await;
+            let session = Session::new(&link.inner, ask, link.account.as_ref(), leg);
+            match structured::ask(session, ask, name, schema, &check).await {
+                Ok((value, mut records)) => {
+                    records.splice(0..0, chain.records);
+                    return Ok((value, records));
+                }
+                Err(error) => chain.failed(&link, ask.role, error)?,
+            }
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use shared::goal::NewGoal;
 use shared::message::Kind;
 use shared::store::{
     ClaimRequest, Completion, Effect, Failure, Finish, Heard, Held, Lane, Permit, PersonDecision,
-    Reservation, Store, Turn,
+    Reservation, Store, Tokens, Turn,
 };
 use shared::ticket::patch::{Edit, NewTicket, PatchOp};
 use shared::ticket::{FailClass, ReviewPolicy};
@@ -101,11 +101,20 @@ async fn call_all(store: &Store) {
         in_flight_max: 4,
         failures_max: 5,
         requests_per_minute: 0,
+        goal: &id(1),
+        worst: Tokens { input: 3_000, output: 1_000 },
+        tokens_per_minute: Tokens { input: 600_000, output: 60_000 },
     };
     let _ = store.quota_enter(&turn).await;
-    let _ = store.quota_keep("host-model", "call-2", 60_000).await;
+    let _ = store.quota_keep("host-model", "call-2", &id(1), 60_000).await;
     let heard = Heard::Quota { retry_after_ms: Some(1_500) };
-    let _ = store.quota_leave(&turn, "1000:3:4", heard, 30_000).await;
+    let used = Tokens { input: 2_500, output: 200 };
+    let _ = store.quota_leave(&turn, "1000:3:4:3000:250", heard, used, 30_000).await;
+    let _ = store.quota_lift("host-model").await;
+    let tenants = json!({"in_flight_max": 4, "of": {"acme": {"budget_tokens": 100, "budget_period": "day"}}});
+    let _ = store.publish_tenants(&serde_json::from_value(tenants).unwrap()).await;
+    let _ = store.raise_tenant("acme", Some(1_000), None).await;
+    let _ = store.tenant_book("acme").await;
     let _ = store.quotas().await;
     let _ = store.measure().await;
     let _ = store.sweep(&shared::config::Lease::default()).await;

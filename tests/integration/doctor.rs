@@ -1,7 +1,7 @@
 //! `muster doctor` names what is wrong, each with the way out.
 
-use harness::fleet::{Fleet, Ran, Role, run_to_end};
-use harness::model::Model;
+use harness::fleet::{Fleet, Ran, Role, muster_in, run_to_end};
+use harness::model::{Answer, Model};
 use harness::redis::{Options, Persistence, Redis};
 use serde_json::Value;
 
@@ -31,6 +31,31 @@ async fn a_healthy_fleet_has_no_complaints() {
     assert_eq!((ran.code, complaints(&ran)), (0, vec![]), "{ran:?}");
     let shown = fleet.muster(&["doctor"]).await.unwrap();
     assert!(shown.code == 0 && shown.stdout.contains("redis"), "{shown:?}");
+}
+
+#[tokio::test]
+async fn without_a_fleet_the_model_of_the_environment_is_looked_at() {
+    let model = Model::start(|asked| Some(Answer::Text(format!("{} PINEAPPLE", asked.nth)))).await.unwrap();
+    let redis = Redis::start().await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (redis_url, url) = (redis.url(), model.url());
+    let env = [
+        ("MUSTER_REDIS__URL", redis_url.as_str()),
+        ("MUSTER_MODEL_URL", url.as_str()),
+        ("MUSTER_MODEL_NAME", "test-model"),
+    ];
+    let ran = muster_in(folder.path(), &["doctor", "--model", "--json"], &env).await.unwrap();
+    let report = ran.json().unwrap();
+    let about: Vec<&Value> = report["checks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|c| c["name"].as_str().is_some_and(|n| n.starts_with("model")))
+        .collect();
+    assert!(about.iter().any(|c| c["name"] == "model's ways" && c["state"] != "bad"), "{about:?}");
+    assert!(!model.asked().is_empty(), "it was tried out");
+    let gone = [env[0], ("MUSTER_MODEL_URL", "http://127.0.0.1:1/v1")];
+    names(&muster_in(folder.path(), &["doctor", "--json"], &gone).await.unwrap(), &["127.0.0.1:1", "models"]);
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use serde_json::json;
 use shared::config;
 use shared::goal::NewGoal;
 use shared::model::{Account, Ask, Message, ignore_wait};
-use shared::store::{Admission, Heard, Lane, Store, Turn};
+use shared::store::{Admission, Heard, Lane, Store, Tokens, Turn};
 use shared::ticket::Tier;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,6 +27,9 @@ fn turn(call: &str, lane: Lane, cap: u32) -> Turn<'_> {
         in_flight_max: cap,
         failures_max: 3,
         requests_per_minute: 0,
+        goal: "",
+        worst: Tokens::default(),
+        tokens_per_minute: Tokens::default(),
     }
 }
 
@@ -35,7 +38,7 @@ async fn enter(store: &Store, call: &str, cap: u32) -> Admission {
 }
 
 async fn leave(store: &Store, call: &str, heard: Heard, open_ms: u64) -> bool {
-    store.quota_leave(&turn(call, Lane::Worker, 0), "", heard, open_ms).await.unwrap()
+    store.quota_leave(&turn(call, Lane::Worker, 0), "", heard, Tokens::default(), open_ms).await.unwrap()
 }
 
 fn is_in(admission: &Admission) -> bool {
@@ -147,6 +150,51 @@ async fn say(desk: &Desk, goal: &str, url: &str, role: &'static str) -> u32 {
         on_wait: &ignore_wait,
     };
     model.chat(&ask).await.unwrap().requests - 1
+}
+
+#[tokio::test]
+async fn d10_an_open_breaker_sends_calls_to_the_next_model_at_once_and_both_keep_their_own() {
+    let desk = Desk::start().await.unwrap();
+    let plan = desk.plan_of(NewGoal { text: "hello".into(), ..NewGoal::default() }, &[]).await.unwrap();
+    let server = Model::start(|_: &Asked| Some(Answer::Text("here".into()))).await.unwrap();
+    // Nobody listens there.
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let fallback =
+        config::Fallback { model: "spare".into(), url: server.url(), ..config::Fallback::default() };
+    let config = config::Model {
+        url: format!("http://{closed}/v1"),
+        standard: "main".into(),
+        probe: false,
+        breaker_failures: 2,
+        breaker_open_ms: 3_600_000,
+        fallback: vec![fallback],
+        ..config::Model::default()
+    };
+    let model = shared::model::Model::new(&config).unwrap();
+    let model = model.on_account(Account::new(&desk.store, &plan.goal, "", &desk.lease));
+    let messages = [Message::User("hello".into())];
+    for nth in 0..3 {
+        let ask = Ask {
+            role: "worker",
+            tier: Tier::Standard,
+            messages: &messages,
+            tools: &[],
+            output_tokens_max: 10,
+            stop: &CancellationToken::new(),
+            on_bytes: &|| {},
+            on_wait: &ignore_wait,
+        };
+        let reply = model.chat(&ask).await.unwrap();
+        assert_eq!((reply.text.as_str(), reply.model.as_str()), ("here", "spare"));
+        // Two failures open the breaker; after that nothing is sent there.
+        assert_eq!(reply.records.len(), if nth == 0 { 3 } else { 1 }, "{:?}", reply.records);
+        let why = reply.records.last().unwrap().instead_of.clone();
+        assert!(why.starts_with("main at 127.0.0.1 (network") && why.contains("breaker"), "{why}");
+    }
+    let seen = desk.store.quotas().await.unwrap();
+    let of = |name: &str| seen.iter().find(|e| e.name.starts_with(name)).unwrap();
+    assert!(of("main").closed_for_ms > 0 && of("spare").closed_for_ms == 0, "{seen:?}");
+    assert_eq!((of("main").failures, of("spare").failures), (2, 0));
 }
 
 #[tokio::test]

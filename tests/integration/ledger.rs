@@ -7,7 +7,7 @@ use harness::script::{company, ticket};
 use harness::wait;
 use serde_json::json;
 use shared::goal::{GoalState, NewGoal};
-use shared::store::{Answered, ClaimReply, PersonDecision, Reservation, Reserved, Store, Written};
+use shared::store::{Answered, ClaimReply, Payer, PersonDecision, Reservation, Reserved, Store, Written};
 use shared::ticket::new_id;
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ async fn d1_a_refused_goal_is_parked_unharmed_and_goes_on_when_it_is_raised() {
     let plan = goal_of(&desk, 1_000).await;
     let claim = desk.one().await.unwrap();
     let refused = desk.store.reserve(&reservation("a", &plan.goal, 1_001)).await.unwrap();
-    assert_eq!(refused, Reserved::Refused { left: 1_000 });
+    assert_eq!(refused, Reserved::Refused { left: 1_000, of: Payer::Goal });
     // Given back for want of money: no counter of the ticket moves, nobody claims it meanwhile.
     expect(desk.store.release(&claim.held).await.unwrap(), Written::Ok).unwrap();
     assert_eq!(desk.ticket(&claim.held.id).await.unwrap().counters, shared::ticket::Counters::default());
@@ -90,7 +90,7 @@ async fn d1_a_refused_goal_is_parked_unharmed_and_goes_on_when_it_is_raised() {
     let answered = desk.store.answer(&plan.goal, 0, "r1", "ann", &words).await.unwrap();
     assert_eq!(answered, Answered::Ok);
     let refused = desk.store.reserve(&reservation("b", &plan.goal, 1_001)).await.unwrap();
-    assert_eq!(refused, Reserved::Refused { left: 1_000 });
+    assert_eq!(refused, Reserved::Refused { left: 1_000, of: Payer::Goal });
     let goal = desk.store.goal(&plan.goal).await.unwrap().unwrap();
     assert_eq!((goal.state, goal.cause.as_str()), (GoalState::NeedsHuman, "budget"));
 
@@ -149,7 +149,7 @@ async fn c11_the_ledger_outlives_callers_and_redis() {
     assert_eq!(answer, Reserved::Later { left: 100 }, "what b gives back may be enough");
     store.settle("b", &plan.goal, "", 500, 1, &json!({})).await.unwrap();
     let answer = store.reserve(&reservation("c", &plan.goal, 200)).await.unwrap();
-    assert_eq!(answer, Reserved::Refused { left: 100 });
+    assert_eq!(answer, Reserved::Refused { left: 100, of: Payer::Goal });
     store.cancel_goal(&plan.goal, "ann").await.unwrap();
     assert_eq!(store.reserve(&reservation("d", &plan.goal, 1)).await.unwrap(), Reserved::Gone);
 }

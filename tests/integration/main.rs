@@ -33,4 +33,5 @@ mod rules;
 mod scripts;
 mod secrets;
 mod state_machine;
+mod tenants;
 mod whole_goal;

@@ -128,7 +128,7 @@ async fn a_manager_sees_lanes_tickets_decisions_and_the_server() {
         person_expiry_ms: 60_000,
     };
     let refused = desk.store.reserve(&call("x", &poor, 11)).await.unwrap();
-    assert_eq!(refused, Reserved::Refused { left: 10 });
+    assert_eq!(refused, Reserved::Refused { left: 10, of: shared::store::Payer::Goal });
     assert_eq!(desk.store.reserve(&call("y", &plan.goal, 11)).await.unwrap(), Reserved::Ok);
     let seen = desk.store.measure().await.unwrap();
     assert_eq!((seen.decisions_open, seen.decisions["budget"], seen.reserved_calls), (1, 1, 1));

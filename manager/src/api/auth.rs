@@ -90,6 +90,11 @@ impl Caller {
         }
     }
 
+    /// Whether what concerns a tenant is for this caller.
+    pub(crate) fn may_see_tenant(&self, tenant: &str) -> bool {
+        self.tenant.as_ref().is_none_or(|own| own == tenant)
+    }
+
     /// What concerns the whole fleet is not for a token that is bound to a tenant.
     ///
     /// # Errors

@@ -55,6 +55,21 @@ pub(super) async fn order(
     Ok(done())
 }
 
+/// The next call to the endpoint is made whatever it said before.
+pub(super) async fn lift(
+    State(api): State<Api>,
+    Admin(caller): Admin,
+    Path(endpoint): Path<String>,
+    Body(_): Body<Words>,
+) -> Answer<Ack> {
+    caller.for_fleet()?;
+    if !api.store.quota_lift(&endpoint).await? {
+        return Err(ApiError::not_found("endpoint", &endpoint).hint("`muster stats` shows them"));
+    }
+    tracing::info!(who = caller.who, endpoint, "cool-down and breaker lifted");
+    Ok(done())
+}
+
 pub(super) async fn stats(State(api): State<Api>, Reader(_): Reader) -> Answer<Stats> {
     Ok(Json(Stats {
         version: env!("CARGO_PKG_VERSION").into(),

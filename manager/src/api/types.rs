@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use shared::goal::{DeadlinePolicy, Goal};
 use shared::store::{
-    Consumer, DeadLetter, Endpoint, Gauges, LogEvent, OpenDecision, PersonDecision, Used, Violation,
+    Consumer, DeadLetter, Endpoint, Gauges, LogEvent, OpenDecision, PersonDecision, TenantBook, Used,
+    Violation,
 };
 use shared::ticket::{ReviewPolicy, Ticket};
 
@@ -241,6 +242,30 @@ pub(crate) struct Stats {
     /// How the models' endpoints stand.
     #[serde(default)]
     pub(crate) endpoints: Vec<Endpoint>,
+}
+
+/// Answer to `GET /v1/tenants`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct TenantList {
+    pub(crate) tenants: Vec<TenantBook>,
+}
+
+/// Body of `POST /v1/tenants/{tenant}/budget`: what it may spend until its period turns, 0: without limit. What is not
+/// named stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct TenantBudget {
+    pub(crate) tokens: Option<u64>,
+    /// Millionths of a dollar.
+    pub(crate) microusd: Option<u64>,
+}
+
+/// Answer to it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Raised {
+    /// Goals that waited for it and go on now.
+    pub(crate) goals: u64,
+    pub(crate) book: TenantBook,
 }
 
 /// Answer to `GET /v1/goals/{goal}/calls/{call}`.

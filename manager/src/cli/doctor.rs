@@ -4,6 +4,7 @@
 use super::client::{self, Client, Found};
 use super::context::Context;
 use super::error::{CliError, Exit};
+use super::model::Choice;
 use super::out::{Out, size};
 use super::{config, model, ways};
 use secrecy::{ExposeSecret, SecretString};
@@ -103,12 +104,16 @@ pub(crate) async fn run(ctx: &Context, args: &Args) -> Result<Exit, CliError> {
         Err(e) => say(Check::new("configuration", State::Bad, e.to_string(), e.hint()))?,
         Ok(mut config) => {
             say(Check::ok("configuration", overlay(ctx, &mut config)))?;
+            let none_there = if ctx.home.fleet().is_none() { found(&mut config).await } else { None };
             for check in store(&config).await {
                 say(check)?;
             }
             say(sandbox().await)?;
             say(python().await)?;
-            say(language_model(&config).await)?;
+            match none_there {
+                Some(wrong) => say(wrong)?,
+                None => say(language_model(&config).await)?,
+            }
             if args.model {
                 for check in ways::of(&config).await {
                     say(check)?;
@@ -143,6 +148,21 @@ fn overlay(ctx: &Context, config: &mut Config) -> String {
     config.model.standard = fleet.model_name;
     config.model.api_key = SecretString::from(fleet.model_key);
     format!("{file}; looking at the fleet in {}", ctx.home.folder().display())
+}
+
+/// Without a fleet here the model is the one that `muster up` would take: of the environment, or of this machine. What
+/// is wrong with one that is named there.
+async fn found(config: &mut Config) -> Option<Check> {
+    match model::choose(config, model::Wish::Auto, false).await {
+        Ok(Choice::Found { url, name, key, .. }) => {
+            config.model.url = url;
+            config.model.standard = name;
+            config.model.api_key = SecretString::from(key);
+            None
+        }
+        Ok(Choice::Configured { .. } | Choice::Rehearsal | Choice::None) => None,
+        Err(e) => Some(Check::new("model", State::Bad, e.to_string(), e.hint())),
+    }
 }
 
 /// Redis, and what can only be seen through it.

@@ -1,16 +1,19 @@
-//! `muster fleet`: who works here, and which of them should take no more work or leave.
+//! `muster fleet`: who works here, and which of them should take no more work or leave; what tenants may use.
 
 use super::answer::acknowledged;
 use super::client::segment;
 use super::context::Context;
 use super::error::{CliError, Exit};
+use super::limits;
 use super::out::{items, now_ms, number, span, table, text};
 use serde_json::{Value, json};
 
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  muster fleet list\n  muster fleet cordon worker-7f3a     # takes no new work\n  \
-    muster fleet drain worker-7f3a      # finishes or gives back, then leaves\n  muster fleet activate worker-7f3a"
+    muster fleet drain worker-7f3a      # finishes or gives back, then leaves\n  muster fleet activate worker-7f3a\n  \
+    muster fleet lift gpt-4.1           # the next call is made, whatever its cool-down\n  \
+    muster fleet tenants\n  muster fleet budget acme --tokens 5000000 --dollars 20"
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -27,6 +30,15 @@ enum What {
     Drain { consumer: String },
     /// It takes work again.
     Activate { consumer: String },
+    /// Ends the cool-down and closes the breaker of a model's endpoint: the next call is made.
+    Lift {
+        /// The beginning of its name or word, as `muster stats` shows them.
+        endpoint: String,
+    },
+    /// What each tenant may use of the models, and has spent in its period.
+    Tenants,
+    /// What a tenant may spend until its period turns; its goals that wait for it go on.
+    Budget(limits::Budget),
 }
 
 pub(crate) async fn run(ctx: &Context, args: &Args) -> Result<Exit, CliError> {
@@ -43,6 +55,9 @@ pub(crate) async fn run(ctx: &Context, args: &Args) -> Result<Exit, CliError> {
         What::Cordon { consumer } => ("cordon", consumer),
         What::Drain { consumer } => ("drain", consumer),
         What::Activate { consumer } => ("activate", consumer),
+        What::Lift { endpoint } => return limits::lift(ctx, &client, endpoint).await,
+        What::Tenants => return limits::tenants(ctx, &client).await,
+        What::Budget(budget) => return limits::budget(ctx, &client, budget).await,
     };
     let reply = client.get("/v1/fleet").await?;
     let fitting: Vec<&str> = items(&reply, "consumers")

@@ -94,8 +94,12 @@ fn call(event: &LogEvent) -> String {
         error => format!("{error}: {}", one_line(text(&record, "detail"), 120)),
     };
     let id = text(&record, "call");
+    let instead = match text(&record, "instead_of") {
+        "" => String::new(),
+        before => format!("  instead of {}", one_line(before, 120)),
+    };
     format!(
-        "{}  {key:<16} {:<8} {} {} {}+{} tokens {} {ended}  {}",
+        "{}  {key:<16} {:<8} {} {} {}+{} tokens {} {ended}  {}{instead}",
         clock(event.at_ms),
         text(&record, "role"),
         text(&record, "model"),
@@ -126,6 +130,10 @@ mod tests {
             line.ends_with("measure          worker   m native 120+30 tokens 1s stop  0192f0c1a2b3c4d5"),
             "{line}"
         );
+        let detail =
+            detail.to_string().replace("\"error\"", "\"instead_of\":\"a at b (auth: no)\",\"error\"");
+        let line = call(&LogEvent { detail, ..event });
+        assert!(line.ends_with("  instead of a at b (auth: no)"), "{line}");
     }
 
     fn event() -> LogEvent {

@@ -76,6 +76,8 @@ impl Choice {
                 ("MUSTER_MODEL__URL".into(), url.clone()),
                 ("MUSTER_MODEL__STANDARD".into(), name.clone()),
                 ("MUSTER_MODEL__API_KEY".into(), key.clone()),
+                // The chain of the configuration stands behind the model of the configuration.
+                ("MUSTER_MODEL__USE_FALLBACK".into(), "false".into()),
             ],
             Self::None => vec![("MUSTER_MODEL__URL".into(), String::new())],
             Self::Configured { .. } | Self::Rehearsal => vec![],

@@ -92,6 +92,9 @@ fn models(stats: &Value) -> String {
             text(e, "name"),
             number(e, "in_flight")
         ));
+        if number(e, "held") > 0 {
+            drawn.push_str(&format!(", {} held back by limits of their tenants", number(e, "held")));
+        }
         let rate = e.get("rate").and_then(Value::as_f64).unwrap_or(0.0);
         if rate > 0.0 {
             drawn.push_str(&format!(", pace {rate:.2} a second"));

@@ -22,15 +22,18 @@ pub(crate) async fn of(config: &Config) -> Vec<Check> {
     let store = Store::connect_unchecked(&config.redis).await.ok();
     let (mut checks, mut tried) = (vec![], vec![]);
     for tier in [Tier::Standard, Tier::Cheap, Tier::Strong] {
-        let name = model.name(tier).to_owned();
-        if tried.contains(&name) {
-            continue;
+        // Those that answer when it is out have ways of their own.
+        for link in model.links(tier) {
+            let name = link.described(tier);
+            if tried.contains(&name) {
+                continue;
+            }
+            checks.push(match link.probe(tier, store.as_ref(), &CancellationToken::new()).await {
+                Ok(found) => drawn(&found),
+                Err(e) => failed(&name, &e),
+            });
+            tried.push(name);
         }
-        checks.push(match model.probe(tier, store.as_ref(), &CancellationToken::new()).await {
-            Ok(found) => drawn(&found),
-            Err(e) => failed(&name, &e),
-        });
-        tried.push(name);
     }
     checks
 }

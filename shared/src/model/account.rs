@@ -4,7 +4,7 @@ use super::CallRecord;
 use super::error::{ErrorClass, Fault};
 use crate::blob::{self, Blobs};
 use crate::config;
-use crate::store::{Reservation, Reserved, Store};
+use crate::store::{Payer, Reservation, Reserved, Store, Tokens};
 use std::time::Duration;
 
 /// How long a call waits in all for an endpoint that is out or full; then its ticket goes back.
@@ -28,18 +28,16 @@ pub struct Account {
 /// What one request takes at most.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Worst {
-    tokens: u64,
+    pub(super) tokens: Tokens,
     microusd: u64,
 }
 
 impl Worst {
-    pub(super) fn of(prompt_bytes: usize, output_tokens_max: u32, config: &config::Model) -> Self {
+    pub(super) fn of(prompt_bytes: usize, output_tokens_max: u32, price: config::Price) -> Self {
         let input = u64::try_from(prompt_bytes).unwrap_or(u64::MAX / 4).div_ceil(BYTES_PER_TOKEN);
         let output = u64::from(output_tokens_max);
-        let price = u128::from(input) * u128::from(config.input_microusd_per_mtok)
-            + u128::from(output) * u128::from(config.output_microusd_per_mtok);
-        let microusd = u64::try_from(price.div_ceil(1_000_000)).unwrap_or(u64::MAX);
-        Self { tokens: input + output, microusd }
+        let microusd = price.microusd(input, 0, output);
+        Self { tokens: Tokens { input, output }, microusd }
     }
 }
 
@@ -83,6 +81,10 @@ impl Account {
         reference
     }
 
+    pub(super) fn goal(&self) -> &str {
+        &self.goal
+    }
+
     pub(super) fn is_in_a_hurry(&self) -> bool {
         self.patience <= HURRY
     }
@@ -102,20 +104,25 @@ impl Account {
             call,
             goal: &self.goal,
             ticket: &self.ticket,
-            tokens: worst.tokens,
+            tokens: worst.tokens.input + worst.tokens.output,
             microusd: worst.microusd,
             expiry_ms,
             person_expiry_ms: self.person_expiry_ms,
         };
         match self.store.reserve(&reservation).await {
             Ok(Reserved::Ok) => Ok(None),
-            Ok(Reserved::Later { .. }) => {
-                Ok(Some("other calls hold what is left of the goal's budget".into()))
-            }
-            Ok(Reserved::Refused { left }) => {
-                let asked = worst.tokens;
-                let detail =
-                    format!("the call may take {asked} tokens and {left} of the goal's budget are free");
+            Ok(Reserved::Later { .. }) => Ok(Some("other calls hold what is left of the budget".into())),
+            Ok(Reserved::Refused { left, of }) => {
+                let asked = reservation.tokens;
+                let whose = match of {
+                    Payer::Goal => "goal",
+                    Payer::Tenant => "tenant",
+                };
+                let detail = format!(
+                    "the call may take {asked} tokens for {} millionths of a dollar and {left} of the {whose}'s \
+                     budget are free",
+                    worst.microusd
+                );
                 Err(Fault::new(ErrorClass::Budget, detail))
             }
             Ok(Reserved::Gone) => Err(Fault::new(ErrorClass::Cancelled, "the goal is over")),

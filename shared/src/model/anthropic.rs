@@ -20,7 +20,9 @@ pub(super) const KEY_HEADER: &str = "x-api-key";
 pub(super) fn body(request: &Request<'_>) -> Value {
     let (system, mut messages) = conversation(request.messages);
     // What stands before a mark is cached: the tools and the system prompt, then the conversation so far.
-    if let Some(block) = messages.last_mut().and_then(|m| m["content"].as_array_mut()?.last_mut()) {
+    let marks = !request.traits.no_cache_control;
+    let last = messages.last_mut().and_then(|m| m["content"].as_array_mut()?.last_mut());
+    if let Some(block) = last.filter(|_| marks) {
         block["cache_control"] = json!({"type": "ephemeral"});
     }
     let mut body = json!({
@@ -30,7 +32,10 @@ pub(super) fn body(request: &Request<'_>) -> Value {
         "stream": true,
     });
     if !system.is_empty() {
-        body["system"] = json!([{"type": "text", "text": system, "cache_control": {"type": "ephemeral"}}]);
+        body["system"] = json!([{"type": "text", "text": system}]);
+        if marks {
+            body["system"][0]["cache_control"] = json!({"type": "ephemeral"});
+        }
     }
     if !request.traits.no_temperature {
         // Through text: the nearest f64 of an f32 is 0.20000000298023224.

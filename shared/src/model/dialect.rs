@@ -123,6 +123,10 @@ pub(super) struct Traits {
     pub(super) max_completion_tokens: bool,
     pub(super) no_temperature: bool,
     pub(super) no_stream_options: bool,
+    /// Marks of what is to be cached are refused.
+    pub(super) no_cache_control: bool,
+    /// All of this was found by a probe, not only learnt from refusals.
+    pub(super) probed: bool,
     /// Reasoning must be sent back with the turn that it belongs to (A15).
     pub(super) echo_reasoning: bool,
     /// Tokens of a prompt that the endpoint really reads, where it was seen to read fewer than it got (A20).
@@ -143,6 +147,7 @@ pub(super) enum Refused {
     Temperature,
     StreamOptions,
     MissingReasoning,
+    CacheControl,
 }
 
 impl Refused {
@@ -155,6 +160,8 @@ impl Refused {
             Some(Self::MaxTokens)
         } else if any(&["stream_options"]) {
             Some(Self::StreamOptions)
+        } else if any(&["cache_control", "cache control"]) {
+            Some(Self::CacheControl)
         } else if any(&["temperature"]) && any(&["support", "deprecated"]) {
             Some(Self::Temperature)
         } else if any(&[

@@ -8,7 +8,7 @@ use super::Ask;
 use super::account::{Account, Worst};
 use super::error::{ErrorClass, Fault};
 use crate::config;
-use crate::store::{Admission, Heard, Lane, Turn};
+use crate::store::{Admission, Heard, Lane, Tokens, Turn};
 use crate::telemetry::metrics;
 use crate::ticket::new_id;
 use sha2::{Digest, Sha256};
@@ -59,10 +59,18 @@ pub(super) struct Governor<'a> {
     endpoint: String,
     name: String,
     lane: Lane,
+    /// Nobody else could answer: it waits for an endpoint that is out.
+    is_last: bool,
 }
 
 impl<'a> Governor<'a> {
-    pub(super) fn new(account: &'a Account, config: &'a config::Model, model: &str, role: &str) -> Self {
+    pub(super) fn new(
+        account: &'a Account,
+        config: &'a config::Model,
+        model: &str,
+        role: &str,
+        is_last: bool,
+    ) -> Self {
         let endpoint = endpoint(&config.url, model);
         let host = reqwest::Url::parse(&config.url).ok().and_then(|u| u.host_str().map(str::to_owned));
         let lane = match role {
@@ -71,10 +79,10 @@ impl<'a> Governor<'a> {
             _ => Lane::Worker,
         };
         let name = format!("{model} at {}", host.unwrap_or_default());
-        Self { account, config, endpoint, name, lane }
+        Self { account, config, endpoint, name, lane, is_last }
     }
 
-    fn turn<'b>(&'b self, call: &'b str) -> Turn<'b> {
+    fn turn<'b>(&'b self, call: &'b str, worst: Worst) -> Turn<'b> {
         Turn {
             endpoint: &self.endpoint,
             name: &self.name,
@@ -84,6 +92,12 @@ impl<'a> Governor<'a> {
             in_flight_max: self.config.in_flight_max,
             failures_max: self.config.breaker_failures,
             requests_per_minute: self.config.requests_per_minute,
+            goal: self.account.goal(),
+            worst: worst.tokens,
+            tokens_per_minute: Tokens {
+                input: self.config.input_tokens_per_minute,
+                output: self.config.output_tokens_per_minute,
+            },
         }
     }
 
@@ -97,11 +111,11 @@ impl<'a> Governor<'a> {
         let mut entered = Entered { call: new_id(), entry: String::new() };
         let mut waiting = None;
         loop {
-            self.enter(&mut entered, clock, ask, &mut waiting).await?;
+            self.enter(&mut entered, worst, clock, ask, &mut waiting).await?;
             match self.account.reserve(&entered.call, worst, self.config.call_expiry_ms).await {
                 Ok(None) => return Ok(entered),
                 Ok(Some(why)) => {
-                    self.leave(&entered, Heard::Nothing).await;
+                    self.leave(&entered, worst, Heard::Nothing, Tokens::default()).await;
                     let pause = Duration::from_millis(PAUSE_MS + rand::random_range(0..=PAUSE_MS));
                     if clock.patience < pause {
                         return Err(Fault::new(ErrorClass::Overload, why));
@@ -110,7 +124,7 @@ impl<'a> Governor<'a> {
                     sleep(pause, clock, ask).await?;
                 }
                 Err(fault) => {
-                    self.leave(&entered, Heard::Nothing).await;
+                    self.leave(&entered, worst, Heard::Nothing, Tokens::default()).await;
                     return Err(fault);
                 }
             }
@@ -120,12 +134,13 @@ impl<'a> Governor<'a> {
     async fn enter<'w>(
         &self,
         entered: &mut Entered,
+        worst: Worst,
         clock: &mut Clock,
         ask: &'w Ask<'w>,
         waiting: &mut Option<Waiting<'w>>,
     ) -> Result<(), Fault> {
         loop {
-            let (ms, why) = match self.account.store().quota_enter(&self.turn(&entered.call)).await {
+            let (ms, why) = match self.account.store().quota_enter(&self.turn(&entered.call, worst)).await {
                 Ok(Admission::Ok { entry }) => {
                     entered.entry = entry;
                     return Ok(());
@@ -136,15 +151,16 @@ impl<'a> Governor<'a> {
                     return Ok(());
                 }
             };
-            if waiting.is_none() {
+            let cooling = why == "cool-down";
+            let pause = Duration::from_millis(ms);
+            let is_out = why == "breaker" || cooling && ms > self.config.fallback_after_ms;
+            if waiting.is_none() && (self.is_last || !is_out) {
                 tracing::info!(role = ask.role, ms, why, "a call waits for its endpoint");
                 *waiting = Some(Waiting::begin(ask));
             }
-            let cooling = why == "cool-down";
-            let pause = Duration::from_millis(ms);
-            if pause > clock.patience {
+            if pause > clock.patience || is_out && !self.is_last {
                 clock.patience = Duration::ZERO;
-                self.leave(entered, Heard::Nothing).await;
+                self.leave(entered, worst, Heard::Nothing, Tokens::default()).await;
                 let class = match cooling {
                     true => ErrorClass::Quota { retry_after_ms: Some(ms) },
                     false if why == "breaker" => ErrorClass::Network,
@@ -158,7 +174,7 @@ impl<'a> Governor<'a> {
                 pause += Duration::from_millis(rand::random_range(0..=spread));
             }
             if let Err(stopped) = sleep(pause, clock, ask).await {
-                self.leave(entered, Heard::Nothing).await;
+                self.leave(entered, worst, Heard::Nothing, Tokens::default()).await;
                 return Err(stopped);
             }
         }
@@ -178,7 +194,9 @@ impl<'a> Governor<'a> {
         loop {
             tokio::time::sleep(Duration::from_millis((expiry_ms / SIGNS).max(1))).await;
             self.account.keep(call, expiry_ms).await;
-            if let Err(error) = self.account.store().quota_keep(&self.endpoint, call, expiry_ms).await {
+            if let Err(error) =
+                self.account.store().quota_keep(&self.endpoint, call, self.account.goal(), expiry_ms).await
+            {
                 tracing::warn!(%error, call, "a call in flight could not say that it lives");
             }
         }
@@ -186,9 +204,18 @@ impl<'a> Governor<'a> {
 
     /// Tells the fleet how the call went. `true`: the fleet waits for the endpoint now, and so may this call, without
     /// counting what it has sent.
-    pub(super) async fn heard(&self, entered: &Entered, fault: Option<&Fault>) -> bool {
+    pub(super) async fn heard(
+        &self,
+        entered: &Entered,
+        worst: Worst,
+        fault: Option<&Fault>,
+        used: Tokens,
+    ) -> bool {
+        let max = self.config.cool_down_max_ms;
         let heard = match fault.map(|f| f.class) {
-            Some(ErrorClass::Quota { retry_after_ms }) => Heard::Quota { retry_after_ms },
+            Some(ErrorClass::Quota { retry_after_ms }) => {
+                Heard::Quota { retry_after_ms: retry_after_ms.map(|ms| ms.min(max)) }
+            }
             Some(ErrorClass::Network) => Heard::Network,
             Some(ErrorClass::Overload) => Heard::Overload,
             Some(ErrorClass::Cancelled | ErrorClass::Budget) => Heard::Nothing,
@@ -196,7 +223,7 @@ impl<'a> Governor<'a> {
                 Heard::Answer
             }
         };
-        let open = self.leave(entered, heard).await;
+        let open = self.leave(entered, worst, heard, used).await;
         match heard {
             Heard::Quota { .. } => true,
             Heard::Network | Heard::Overload => open,
@@ -204,10 +231,9 @@ impl<'a> Governor<'a> {
         }
     }
 
-    async fn leave(&self, entered: &Entered, heard: Heard) -> bool {
-        let turn = self.turn(&entered.call);
-        let left =
-            self.account.store().quota_leave(&turn, &entered.entry, heard, self.config.breaker_open_ms);
+    async fn leave(&self, entered: &Entered, worst: Worst, heard: Heard, used: Tokens) -> bool {
+        let (turn, open_ms) = (self.turn(&entered.call, worst), self.config.breaker_open_ms);
+        let left = self.account.store().quota_leave(&turn, &entered.entry, heard, used, open_ms);
         left.await.unwrap_or_else(|error| {
             tracing::warn!(%error, call = entered.call, "the fleet was not told how a call went");
             false

@@ -2,6 +2,7 @@
 //!
 //! What they find is kept for the fleet, so that no ticket pays for it again.
 
+use super::chain::Leg;
 use super::dialect::{Dialect, content};
 use super::error::{ErrorClass, ModelError};
 use super::session::Session;
@@ -64,11 +65,34 @@ impl Model {
         store: Option<&Store>,
         stop: &CancellationToken,
     ) -> Result<Findings, ModelError> {
+        let before = self.inner.memory.of(self.name(tier));
+        let found = self.try_out(tier, store, stop, Leg::only()).await;
+        if found.is_err() {
+            // What was learnt on other ways is not lost to a probe that failed.
+            self.inner.memory.restore(self.name(tier), before);
+        }
+        found
+    }
+
+    async fn try_out(
+        &self,
+        tier: Tier,
+        store: Option<&Store>,
+        stop: &CancellationToken,
+        leg: Leg,
+    ) -> Result<Findings, ModelError> {
         let name = self.name(tier).to_owned();
         // Hopes again: what was refused a week ago may be there now.
         self.inner.memory.replace(&name, self.inner.memory.hopes());
-        let mut probe =
-            Probe { model: self, tier, stop, read: 0, unread: String::new(), found: Findings::default() };
+        let mut probe = Probe {
+            model: self,
+            tier,
+            stop,
+            leg,
+            read: 0,
+            unread: String::new(),
+            found: Findings::default(),
+        };
         probe.found.model.clone_from(&name);
         probe.system().await?;
         probe.tools().await?;
@@ -78,6 +102,7 @@ impl Model {
             // Hopes that nothing spoke against are no findings.
             return Err(ModelError::new(ErrorClass::Reply, format!("no answer could be read: {unread}")));
         }
+        self.inner.memory.note_probe(&name);
         let traits = self.inner.memory.of(&name);
         found.dialect = traits.dialect.speech().word().into();
         found.structured = traits.rung.as_str().into();
@@ -97,20 +122,22 @@ impl Model {
 
     /// At the first call: what the fleet knows of the model, or a probe if nobody knows anything. A failing probe
     /// is no failing call: that one finds out by itself.
-    pub(super) async fn know(&self, ask: &Ask<'_>) {
+    pub(super) async fn know(&self, ask: &Ask<'_>, leg: &Leg) {
         let Some(account) = &self.account else { return };
         let name = self.inner.config.name(ask.tier);
-        if !self.inner.memory.is_new(name) {
+        if self.inner.memory.is_known(name) {
             return;
         }
         let (store, endpoint) = (account.store(), self.inner.endpoint(name));
         match store.model_traits(&endpoint).await {
-            Ok(Some(known)) => self.inner.memory.adopt(name, Some(&known)),
-            Ok(None) if !self.inner.config.probe => self.inner.memory.adopt(name, None),
-            // Whoever is not first begins with hopes and reads what was found at its next call.
-            Ok(None) => match store.claim_probe(&endpoint).await {
+            Ok(known) if self.inner.memory.adopt(name, known.as_deref(), !self.inner.config.probe) => {}
+            // Whoever is not first begins with hopes and reads what was found at its next call. A probe that failed is
+            // made again when its mark has expired, by whoever calls then.
+            Ok(_) => match store.claim_probe(&endpoint).await {
                 Ok(true) => {
-                    if let Err(error) = self.probe(ask.tier, Some(store), ask.stop).await {
+                    let before = self.inner.memory.of(name);
+                    if let Err(error) = self.try_out(ask.tier, Some(store), ask.stop, leg.again()).await {
+                        self.inner.memory.restore(name, before);
                         tracing::warn!(%error, "the model could not be tried out");
                     }
                 }
@@ -149,6 +176,7 @@ struct Probe<'a> {
     model: &'a Model,
     tier: Tier,
     stop: &'a CancellationToken,
+    leg: Leg,
     /// Answers that could be read.
     read: u32,
     /// Why the last one could not.
@@ -175,7 +203,7 @@ impl Probe<'_> {
             on_wait: &ignore_wait,
         };
         let account = self.model.account.as_ref();
-        let mut session = Session::new(&self.model.inner, &ask, account);
+        let mut session = Session::new(&self.model.inner, &ask, account, self.leg.again());
         let outcome = session.answer(messages, format).await;
         let mut records: Vec<CallRecord> = match &outcome {
             Ok(_) => std::mem::take(&mut session.records),

@@ -1,6 +1,7 @@
 //! The record of one HTTP request to a model: who asked, what it cost, how it ended. No bodies, no secrets (I10, I12).
 
 use super::Usage;
+use crate::config::Price;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -22,6 +23,12 @@ pub struct CallRecord {
     /// `planner`, `worker` or `reviewer`.
     pub role: String,
     pub model: String,
+    /// Host of the server that was asked.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub endpoint: String,
+    /// Models that come first in the chain of the tier and were out, each with why; empty for the first.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub instead_of: String,
     /// Class of the model that was asked for.
     #[serde(default)]
     pub tier: String,
@@ -69,18 +76,12 @@ impl CallRecord {
         serde_json::to_value(self).unwrap_or(Value::Null)
     }
 
-    pub(super) fn spend(
-        &mut self,
-        usage: Usage,
-        input_microusd_per_mtok: u64,
-        output_microusd_per_mtok: u64,
-    ) {
+    pub(super) fn spend(&mut self, usage: Usage, price: Price) {
         self.input_tokens = usage.input_tokens.min(CALL_TOKENS_MAX);
         self.output_tokens = usage.output_tokens.min(CALL_TOKENS_MAX);
         self.cached_tokens = usage.cached_tokens.min(CALL_TOKENS_MAX);
         self.estimated = usage.estimated;
-        let price = u128::from(self.input_tokens) * u128::from(input_microusd_per_mtok)
-            + u128::from(self.output_tokens) * u128::from(output_microusd_per_mtok);
-        self.microusd = u64::try_from(price.div_ceil(1_000_000)).unwrap_or(u64::MAX).min(CALL_MICROUSD_MAX);
+        let microusd = price.microusd(self.input_tokens, self.cached_tokens, self.output_tokens);
+        self.microusd = microusd.min(CALL_MICROUSD_MAX);
     }
 }

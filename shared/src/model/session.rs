@@ -1,17 +1,14 @@
 //! The budget of one answer: requests, time, records; and the only place that sends anything again (A25).
 
-use super::account::Worst;
+mod request;
+
+use super::chain::Leg;
 use super::dialect::content::Reading;
-use super::dialect::{Dialect, Refused, Rung, Traits};
-use super::error::{ErrorClass, Fault, ModelError, redact};
-use super::exchange::{Bounds, Post, exchange};
+use super::dialect::{Dialect, Refused, Traits};
+use super::error::{ErrorClass, ModelError, redact};
 use super::governor::{Clock, Governor};
-use super::tolerant::{self, Thought};
-use super::wire::{Draft, Format, Request};
-use super::{
-    Account, Ask, CallRecord, Finish, Inner, Message, Reply, Usage, arguments, history, size, transcript,
-    wording,
-};
+use super::wire::{Draft, Format};
+use super::{Account, Ask, CallRecord, Finish, Inner, Message, Reply, Usage, arguments, history, wording};
 use secrecy::ExposeSecret;
 use std::borrow::Cow;
 use std::time::Duration;
@@ -22,12 +19,16 @@ const BACKOFF_MS: u64 = 250;
 /// Longest wait in place. A longer one, as a `Retry-After` may ask for, is the caller's: it frees its slot meanwhile.
 const WAIT_IN_PLACE_MS_MAX: u64 = 20_000;
 
+/// Requests to a model that another one stands behind.
+const REQUESTS_BEFORE_NEXT: u32 = 2;
+
 pub(super) struct Session<'a> {
     inner: &'a Inner,
     ask: &'a Ask<'a>,
     account: Option<&'a Account>,
     model: &'a str,
-    begun: Instant,
+    /// Where in the chain of models this is.
+    leg: Leg,
     clock: Clock,
     governor: Option<Governor<'a>>,
     /// Requests that the whole fleet's wait for the endpoint is to blame for: they do not count.
@@ -40,19 +41,20 @@ pub(super) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn new(inner: &'a Inner, ask: &'a Ask<'a>, account: Option<&'a Account>) -> Self {
-        let begun = Instant::now();
+    pub(super) fn new(inner: &'a Inner, ask: &'a Ask<'a>, account: Option<&'a Account>, leg: Leg) -> Self {
+        let (config, is_last) = (&inner.config, leg.is_last);
+        let model = config.name(ask.tier);
         Self {
             inner,
             ask,
             account,
-            model: inner.config.name(ask.tier),
-            begun,
+            model,
             clock: Clock {
-                deadline: begun + Duration::from_millis(inner.config.call_timeout_ms),
+                deadline: leg.begun + Duration::from_millis(config.call_timeout_ms),
                 patience: account.map_or(Duration::ZERO, |a| a.patience),
             },
-            governor: account.map(|a| Governor::new(a, &inner.config, inner.config.name(ask.tier), ask.role)),
+            governor: account.map(|a| Governor::new(a, config, model, ask.role, is_last)),
+            leg,
             free: 0,
             requests: 0,
             repairs: 0,
@@ -63,7 +65,10 @@ impl<'a> Session<'a> {
 
     /// Whether every request allowed has been sent (I11).
     pub(super) fn is_spent(&self) -> bool {
-        self.requests - self.free >= self.inner.config.calls_per_answer_max.max(1)
+        let max = self.inner.config.calls_per_answer_max.max(1);
+        // Another model waits for its turn: this one is not asked to the end.
+        let max = if self.leg.is_last { max } else { max.min(REQUESTS_BEFORE_NEXT) };
+        self.requests - self.free >= max
     }
 
     /// Ends the session with an error that carries its records.
@@ -163,10 +168,7 @@ impl<'a> Session<'a> {
         };
         let mut usage = Usage::default();
         for record in &self.records {
-            usage.input_tokens += record.input_tokens;
-            usage.output_tokens += record.output_tokens;
-            usage.cached_tokens += record.cached_tokens;
-            usage.estimated |= record.estimated;
+            usage.add(record);
         }
         Reply {
             text: draft.text,
@@ -177,7 +179,7 @@ impl<'a> Session<'a> {
             requests: self.requests,
             repairs: self.repairs,
             model: self.model.to_owned(),
-            duration_ms: millis(self.begun.elapsed()),
+            duration_ms: millis(self.leg.begun.elapsed()),
             records: self.records,
         }
     }
@@ -209,7 +211,8 @@ impl<'a> Session<'a> {
                 | Refused::MaxTokens
                 | Refused::Temperature
                 | Refused::StreamOptions
-                | Refused::MissingReasoning => true,
+                | Refused::MissingReasoning
+                | Refused::CacheControl => true,
             });
             let learnt = refused.is_some_and(|r| self.inner.memory.learn(self.model, r, traits));
             if learnt {
@@ -278,200 +281,8 @@ impl<'a> Session<'a> {
         };
         hint.max(backoff / 2) + rand::random_range(0..=backoff / 2)
     }
-
-    /// One HTTP request and its record (I10).
-    async fn request(
-        &mut self,
-        messages: &[Message],
-        format: Option<&Format<'_>>,
-        traits: Traits,
-    ) -> Result<Draft, Fault> {
-        let config = &self.inner.config;
-        let output_tokens_max = match self.ask.output_tokens_max {
-            0 => config.output_tokens_max,
-            n => n,
-        };
-        self.used = traits;
-        if let Some(window) = traits.window
-            && size::is_beyond(messages, window)
-        {
-            return Err(Fault::new(
-                ErrorClass::Context,
-                format!("the prompt does not fit the {window} tokens that this endpoint was seen to read"),
-            ));
-        }
-        let has_calls =
-            || messages.iter().any(|m| matches!(m, Message::Assistant { calls, .. } if !calls.is_empty()));
-        let talks_of_tools = !self.ask.tools.is_empty() || has_calls();
-        let speech = if talks_of_tools { traits.dialect } else { Dialect::Native }.speech();
-        let dressed = speech.dress(messages, self.ask.tools);
-        let mut sent = dressed.messages;
-        if let Some(format) = format
-            && traits.rung != Rung::JsonSchema
-        {
-            let words = wording::format(format.schema);
-            match sent.to_mut().last_mut() {
-                Some(Message::User(text)) => {
-                    text.push_str("\n\n");
-                    text.push_str(&words);
-                }
-                _ => sent.to_mut().push(Message::User(words)),
-            }
-        }
-        let body = self.inner.wire.body(&Request {
-            model: self.model,
-            messages: &sent,
-            tools: dressed.tools,
-            format,
-            json_mode: dressed.json_mode && !traits.no_json_mode,
-            output_tokens_max,
-            temperature: config.temperature,
-            traits,
-        });
-        let bytes = body.to_string().into_bytes();
-        let prompt_bytes = bytes.len();
-        // I7: what it may cost at worst is set aside before it is sent.
-        let entered = match (&self.governor, self.account) {
-            (Some(governor), Some(account)) => {
-                account.settle(&mut self.records).await;
-                let worst = Worst::of(prompt_bytes, output_tokens_max, config);
-                Some(governor.admit(worst, &mut self.clock, self.ask).await?)
-            }
-            (None | Some(_), None) | (None, Some(_)) => None,
-        };
-        self.requests += 1;
-        let mut record = CallRecord {
-            v: 1,
-            call: entered.as_ref().map(|e| e.call.clone()).unwrap_or_default(),
-            role: self.ask.role.into(),
-            model: self.model.into(),
-            tier: self.ask.tier.as_str().into(),
-            dialect: match format {
-                Some(_) => traits.rung.as_str(),
-                None => traits.dialect.speech().word(),
-            }
-            .into(),
-            prompt_hash: history::prompt_hash(&body),
-            messages: u32::try_from(sent.len()).unwrap_or(u32::MAX),
-            tools: u32::try_from(self.ask.tools.len()).unwrap_or(u32::MAX),
-            request: self.requests,
-            started_at_ms: unix_ms(),
-            ..CallRecord::default()
-        };
-        let begun = Instant::now();
-        let bounds = Bounds {
-            idle: Duration::from_millis(config.idle_timeout_ms.max(1)),
-            deadline: self.clock.deadline,
-            response_bytes_max: config.response_bytes_max,
-            stop: self.ask.stop,
-            on_bytes: self.ask.on_bytes,
-        };
-        let post = Post {
-            http: &self.inner.http,
-            wire: self.inner.wire,
-            base: &config.url,
-            key: &config.api_key,
-            body: bytes,
-            format: format.map(|f| f.name),
-        };
-        let sent = exchange(post, &bounds);
-        let outcome = match &self.governor {
-            Some(governor) => governor.while_kept(&record.call, sent).await,
-            None => sent.await,
-        };
-        record.duration_ms = millis(begun.elapsed());
-        if let (Some(governor), Some(account), Some(entered)) = (&self.governor, self.account, &entered) {
-            let waits = governor.heard(entered, outcome.as_ref().err()).await;
-            self.free += u32::from(waits && !account.is_in_a_hurry());
-        }
-        let outcome = match outcome {
-            Ok(draft) => {
-                let usage = draft.usage.filter(|u| u.input_tokens + u.output_tokens > 0);
-                let usage = usage.unwrap_or_else(|| size::estimate(prompt_bytes, size::draft_bytes(&draft)));
-                record.spend(usage, config.input_microusd_per_mtok, config.output_microusd_per_mtok);
-                record.finish = draft.finish.map_or("none", Finish::as_str).into();
-                if size::was_cut(messages, usage, traits.window) {
-                    self.inner.memory.narrow(self.model, usage.input_tokens);
-                    self.remember().await;
-                    Err(Fault::new(ErrorClass::Context, truncated(messages, usage)))
-                } else {
-                    self.usable(draft, &mut record)
-                }
-            }
-            Err(fault) => {
-                if fault.output_bytes > 0 {
-                    // A stream's frame is some 200 bytes around a token of text.
-                    let usage = size::estimate(prompt_bytes, fault.output_bytes / 50);
-                    record.spend(usage, config.input_microusd_per_mtok, config.output_microusd_per_mtok);
-                }
-                Err(fault)
-            }
-        };
-        if let Err(fault) = &outcome {
-            record.error = fault.class.as_str().into();
-            record.detail = redact(&fault.detail, config.api_key.expose_secret());
-            tracing::warn!(
-                role = self.ask.role,
-                model = self.model,
-                class = record.error,
-                request = record.request,
-                detail = record.detail,
-                "model request failed"
-            );
-        }
-        if let Some(account) = self.account
-            && config.record_bytes_max > 0
-        {
-            let key = config.api_key.expose_secret();
-            record.body =
-                account.keep_body(|| transcript::text(&body, outcome.as_ref(), key, config.record_bytes_max));
-        }
-        self.records.push(record);
-        outcome
-    }
-
-    /// Sets reasoning apart and refuses an answer that is none (A1, A13).
-    fn usable(&mut self, mut draft: Draft, record: &mut CallRecord) -> Result<Draft, Fault> {
-        let (thought, answer) = match tolerant::thought(&draft.text) {
-            Thought::None => (None, None),
-            Thought::Apart { reasoning, answer } => (Some(reasoning.to_owned()), Some(answer.to_owned())),
-            Thought::Unclosed { reasoning } => (Some(reasoning.to_owned()), Some(String::new())),
-        };
-        if let (Some(thought), Some(answer)) = (thought, answer) {
-            if draft.reasoning.is_empty() {
-                draft.reasoning = thought;
-            }
-            draft.text = answer;
-        }
-        if draft.finish.is_none() {
-            tracing::warn!(
-                model = self.model,
-                "the stream ended without a finish reason; what came is taken"
-            );
-            self.repairs += 1;
-            record.repairs += 1;
-        }
-        let cut = matches!(draft.finish, Some(Finish::Length | Finish::Filter));
-        if draft.text.trim().is_empty() && draft.calls.is_empty() && !cut {
-            return Err(Fault::new(ErrorClass::Reply, "the answer is empty"));
-        }
-        Ok(draft)
-    }
-}
-
-fn truncated(messages: &[Message], usage: Usage) -> String {
-    let (counted, bytes) = (usage.input_tokens, size::text_bytes(messages));
-    format!(
-        "the server counted {counted} tokens of a prompt of {bytes} bytes: it cut the prompt without a word; raise its \
-         context window (Ollama: num_ctx)"
-    )
 }
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// For records only: no decision is taken by this clock.
-fn unix_ms() -> u64 {
-    u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0)
 }

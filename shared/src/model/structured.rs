@@ -3,7 +3,7 @@
 use super::error::{ErrorClass, ModelError};
 use super::session::Session;
 use super::wire::Format;
-use super::{Account, Ask, CallRecord, Finish, Inner, Message, tolerant, wording};
+use super::{Ask, CallRecord, Finish, Message, tolerant, wording};
 use serde_json::Value;
 
 /// Problems that are quoted back at once.
@@ -46,14 +46,12 @@ impl Schema {
 }
 
 pub(super) async fn ask<T>(
-    inner: &Inner,
+    mut session: Session<'_>,
     ask: &Ask<'_>,
-    account: Option<&Account>,
     name: &str,
     schema: &Value,
     check: impl Fn(&Value) -> Result<T, Vec<String>>,
 ) -> Result<(T, Vec<CallRecord>), ModelError> {
-    let mut session = Session::new(inner, ask, account);
     if !ask.tools.is_empty() {
         return Err(session.fail(ErrorClass::Ours, "a structured answer cannot be asked together with tools"));
     }

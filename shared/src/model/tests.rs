@@ -1,6 +1,7 @@
 //! The client against a real HTTP server that checks every request it gets. Names begin with the ids of CASES.
 
 mod anthropic;
+mod chain;
 mod conformance;
 mod fake;
 mod faults;

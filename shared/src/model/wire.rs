@@ -6,6 +6,7 @@ use super::dialect::Traits;
 use super::error::Fault;
 use super::{Finish, Message, Usage, anthropic, openai};
 use crate::config;
+use crate::store::Tokens;
 use crate::tool::ToolDecl;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
@@ -84,6 +85,15 @@ impl Wire {
     /// As configured, or by the address.
     pub(super) fn of(config: &config::Model) -> Self {
         if config.speaks_anthropic() { Self::Anthropic } else { Self::Openai }
+    }
+
+    /// Tokens as the provider counts them against its limits: Anthropic leaves out what it had cached.
+    pub(super) fn counted(self, usage: Usage) -> Tokens {
+        let input = match self {
+            Self::Openai => usage.input_tokens,
+            Self::Anthropic => usage.input_tokens.saturating_sub(usage.cached_tokens),
+        };
+        Tokens { input, output: usage.output_tokens }
     }
 
     pub(super) fn body(self, request: &Request<'_>) -> Value {

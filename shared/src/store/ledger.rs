@@ -40,6 +40,13 @@ pub struct Used {
     pub microusd: u64,
 }
 
+/// Whose budget it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Payer {
+    Goal,
+    Tenant,
+}
+
 /// Whether the call may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reserved {
@@ -48,9 +55,11 @@ pub enum Reserved {
     Later {
         left: u64,
     },
-    /// Never within this budget. The goal waits for a person (cause `budget`), its tickets are not claimed.
+    /// Never within this budget. The goal waits for a person (cause `budget`) or for its tenant's next period (cause
+    /// `tenant_budget`), its tickets are not claimed.
     Refused {
         left: u64,
+        of: Payer,
     },
     /// The goal is over.
     Gone,
@@ -76,7 +85,10 @@ impl Store {
         Ok(match parts.first().map_or("", String::as_str) {
             "OK" => Reserved::Ok,
             "LATER" => Reserved::Later { left: left() },
-            "REFUSED" => Reserved::Refused { left: left() },
+            "REFUSED" => {
+                let tenant = parts.get(2).is_some_and(|of| of == "tenant");
+                Reserved::Refused { left: left(), of: if tenant { Payer::Tenant } else { Payer::Goal } }
+            }
             "GONE" => Reserved::Gone,
             other => return Err(StoreError::Broken(format!("reserve answered {other:?}"))),
         })

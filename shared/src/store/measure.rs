@@ -85,8 +85,10 @@ impl Store {
     async fn measure_governor(&self, seen: &mut Seen) -> Result<()> {
         for endpoint in self.quotas().await? {
             seen.calls_in_flight += endpoint.in_flight;
-            seen.calls_waiting +=
-                endpoint.managers_waiting + endpoint.reviewers_waiting + endpoint.workers_waiting;
+            seen.calls_waiting += endpoint.managers_waiting
+                + endpoint.reviewers_waiting
+                + endpoint.workers_waiting
+                + endpoint.held;
             seen.cool_down_ms = seen.cool_down_ms.max(endpoint.cool_down_ms);
             seen.breakers_open += u64::from(endpoint.closed_for_ms > 0);
         }

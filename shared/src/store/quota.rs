@@ -31,6 +31,19 @@ pub struct Turn<'a> {
     pub failures_max: u32,
     /// 0: learnt from the refusals.
     pub requests_per_minute: u32,
+    /// Whose call it is: its tenant's limits hold beside the endpoint's. Empty: nobody's.
+    pub goal: &'a str,
+    /// What it may take at worst.
+    pub worst: Tokens,
+    /// Tokens a minute that the endpoint allows; 0: no limit.
+    pub tokens_per_minute: Tokens,
+}
+
+/// Tokens that go into a model and come out of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tokens {
+    pub input: u64,
+    pub output: u64,
 }
 
 /// Whether a call may be sent now.
@@ -38,8 +51,8 @@ pub struct Turn<'a> {
 pub enum Admission {
     /// The note of its entry, which [`Store::quota_leave`] wants back.
     Ok { entry: String },
-    /// Not before this, and why: `cool-down`, `breaker`, `in flight`, `pace` or `ramp`. It is to ask again within
-    /// two seconds, or it loses its place.
+    /// Not before this, and why: `cool-down`, `breaker`, `in flight`, `tokens`, `pace`, `ramp`, or `tenant` for the
+    /// limits of its own tenant. It is to ask again within two seconds, or it loses its place.
     Wait { ms: u64, why: String },
 }
 
@@ -62,6 +75,8 @@ pub enum Heard {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Endpoint {
+    /// Its short word, for [`Store::quota_lift`].
+    pub word: String,
     pub name: String,
     pub in_flight: u64,
     pub managers_waiting: u64,
@@ -74,6 +89,8 @@ pub struct Endpoint {
     pub failures: u64,
     /// The breaker is open for so long.
     pub closed_for_ms: u64,
+    /// Calls that wait because of their own tenants' limits.
+    pub held: u64,
 }
 
 impl Store {
@@ -97,6 +114,11 @@ impl Store {
             arg(turn.failures_max),
             arg(turn.requests_per_minute),
             arg(turn.name),
+            arg(turn.goal),
+            arg(turn.worst.input),
+            arg(turn.worst.output),
+            arg(turn.tokens_per_minute.input),
+            arg(turn.tokens_per_minute.output),
         ];
         let parts = reply::texts(self.call(&scripts::QUOTA, &args).await?)?;
         let part = |n: usize| parts.get(n).map_or("", String::as_str);
@@ -112,13 +134,14 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError`]; repeatable.
-    pub async fn quota_keep(&self, endpoint: &str, call: &str, expiry_ms: u64) -> Result<()> {
-        let args = [arg("keep"), arg(endpoint), arg(call), arg(expiry_ms)];
+    pub async fn quota_keep(&self, endpoint: &str, call: &str, goal: &str, expiry_ms: u64) -> Result<()> {
+        let args = [arg("keep"), arg(endpoint), arg(call), arg(expiry_ms), arg(goal)];
         self.call(&scripts::QUOTA, &args).await?;
         Ok(())
     }
 
-    /// The call is over, or waits no more; `entry` is empty when it was never let in. `true`: the breaker is open.
+    /// The call is over, or waits no more; `entry` is empty when it was never let in, `used` is what it took of the
+    /// endpoint's tokens. `true`: the breaker is open.
     ///
     /// # Errors
     /// [`StoreError`]; the member expires by itself then.
@@ -127,6 +150,7 @@ impl Store {
         turn: &Turn<'_>,
         entry: &str,
         heard: Heard,
+        used: Tokens,
         open_ms: u64,
     ) -> Result<bool> {
         let (word, hint) = match heard {
@@ -147,8 +171,22 @@ impl Store {
             arg(turn.failures_max),
             arg(open_ms),
             arg(turn.requests_per_minute),
+            arg(turn.goal),
+            arg(turn.worst.input),
+            arg(turn.worst.output),
+            arg(used.input),
+            arg(used.output),
         ];
         let parts = reply::array(self.call(&scripts::QUOTA, &args).await?)?;
+        Ok(reply::number(parts.into_iter().next().unwrap_or(Value::Nil))? == 1)
+    }
+
+    /// Takes cool-down and breaker off an endpoint: the next call tries it. `false`: nobody knows it.
+    ///
+    /// # Errors
+    /// [`StoreError`]; repeatable.
+    pub async fn quota_lift(&self, word: &str) -> Result<bool> {
+        let parts = reply::array(self.call(&scripts::QUOTA, &[arg("lift"), arg(word)]).await?)?;
         Ok(reply::number(parts.into_iter().next().unwrap_or(Value::Nil))? == 1)
     }
 
@@ -166,6 +204,7 @@ impl Store {
             };
             let number = |name: &str| field(name).parse().unwrap_or(0);
             let endpoint = Endpoint {
+                word: word.clone(),
                 name: field("name"),
                 in_flight: number("in_flight"),
                 managers_waiting: number("managers_waiting"),
@@ -175,6 +214,7 @@ impl Store {
                 cool_down_ms: number("cool_down_ms"),
                 failures: number("failures"),
                 closed_for_ms: number("closed_for_ms"),
+                held: number("held"),
             };
             if endpoint.name.is_empty() {
                 // Nobody called it for a day: its record has expired.

@@ -17,7 +17,11 @@ struct Sent {
     hash: String,
 }
 
-const COMMON: &str = concat!(include_str!("scripts/prelude.lua"), include_str!("scripts/consequences.lua"));
+const COMMON: &str = concat!(
+    include_str!("scripts/prelude.lua"),
+    include_str!("scripts/consequences.lua"),
+    include_str!("scripts/money.lua")
+);
 /// On a Cluster while the slot moves between two nodes, part of the keys is on the one and part on the other; a script
 /// would take those that are not there for keys that never were. Two names that never are keys are refused by both
 /// nodes then, before anything is written.
@@ -89,6 +93,7 @@ scripts! {
     STEPS = "steps";
     SUBMIT_GOAL = "submit_goal";
     SWEEP = "sweep";
+    TENANTS = "tenants";
     TICKETS = "tickets";
     UNSERVED = "unserved";
 }

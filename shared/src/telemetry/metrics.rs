@@ -39,6 +39,7 @@ struct All {
     redis: IntCounterVec,
     model_calls: IntCounterVec,
     model_tokens: IntCounterVec,
+    model_fallbacks: IntCounterVec,
     model_microusd: IntCounterVec,
     tool_calls: IntCounterVec,
     review_items: IntCounterVec,
@@ -101,6 +102,7 @@ impl All {
             redis: counter("muster_redis_events_total", "What became of calls of Redis beside an answer", &["event"])?,
             model_calls: counter("muster_model_calls_total", "Calls of a model by how they ended", &["role", "tier", "outcome"])?,
             model_tokens: counter("muster_model_tokens_total", "Tokens as the endpoint counts them", &["role", "direction"])?,
+            model_fallbacks: counter("muster_model_fallbacks_total", "Times that a model was out and the next of its chain was asked", &["role"])?,
             model_microusd: counter("muster_model_cost_microusd_total", "Millionths of a dollar by the configured prices", &["role"])?,
             tool_calls: counter("muster_tool_calls_total", "Tool calls by how they ended", &["outcome"])?,
             review_items: counter("muster_review_items_total", "Items of verdicts by who decided them and how", &["by", "result"])?,
@@ -138,6 +140,7 @@ pub fn begin(role: Role) {
     }
     ["input", "output"].iter().for_each(|d| drop(all.model_tokens.with_label_values(&[word, *d])));
     all.model_microusd.with_label_values(&[word]);
+    all.model_fallbacks.with_label_values(&[word]);
     all.model_waiting.with_label_values(&[word]);
     for histogram in [&all.queue_wait, &all.run, &all.model_seconds, &all.model_wait] {
         histogram.with_label_values(&[word]);
@@ -230,6 +233,11 @@ pub fn redis_call(round_trip: Duration) {
 
 pub fn redis_event(event: Redis) {
     ALL.redis.with_label_values(&[event.as_str()]).inc();
+}
+
+/// A model was out, and the next one is asked. `role` as below.
+pub fn model_fallback(role: &str) {
+    ALL.model_fallbacks.with_label_values(&[Role::of(role).as_str()]).inc();
 }
 
 /// A call begins to wait for its turn. `role` is the word of a [`crate::model::Ask`].

@@ -42,16 +42,35 @@ impl Memory {
         known.get(model).copied().unwrap_or_else(|| self.first())
     }
 
-    /// Whether nothing was asked of the model yet, so that others may know more.
-    pub(in crate::model) fn is_new(&self, model: &str) -> bool {
-        !self.known.lock().unwrap_or_else(PoisonError::into_inner).contains_key(model)
+    /// Whether the model was tried out, or nobody will do so.
+    pub(in crate::model) fn is_known(&self, model: &str) -> bool {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(model).is_some_and(|traits| traits.probed)
     }
 
-    /// Takes in what the fleet knows; what is unreadable is nothing.
-    pub(in crate::model) fn adopt(&self, model: &str, text: Option<&str>) {
-        let told = text.and_then(|text| serde_json::from_str::<Traits>(text).ok()).unwrap_or_default();
+    /// Takes in what the fleet knows; what is unreadable is nothing. True when that is all there will be: it comes
+    /// from a probe, or `as_is` says that none is made.
+    pub(in crate::model) fn adopt(&self, model: &str, text: Option<&str>, as_is: bool) -> bool {
+        let told = text.and_then(|text| serde_json::from_str::<Traits>(text).ok());
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.is_none() && !as_is {
+            return false;
+        }
+        let told = told.unwrap_or_default();
         let traits = Traits { dialect: self.forced.unwrap_or(told.dialect), ..told };
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).entry(model.to_owned()).or_insert(traits);
+        let traits = known.entry(model.to_owned()).or_insert(traits);
+        traits.probed |= told.probed || as_is;
+        traits.probed
+    }
+
+    /// The probe of the model has come to its end.
+    pub(in crate::model) fn note_probe(&self, model: &str) {
+        self.replace(model, Traits { probed: true, ..self.of(model) });
+    }
+
+    /// What was known before a probe that failed.
+    pub(in crate::model) fn restore(&self, model: &str, before: Traits) {
+        self.replace(model, before);
     }
 
     /// What a probe found, in place of all that was known.
@@ -95,6 +114,7 @@ impl Memory {
             Refused::Temperature => traits.no_temperature = true,
             Refused::StreamOptions => traits.no_stream_options = true,
             Refused::MissingReasoning => traits.echo_reasoning = true,
+            Refused::CacheControl => traits.no_cache_control = true,
         }
         let learnt = *traits != used;
         if learnt {

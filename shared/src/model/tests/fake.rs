@@ -105,6 +105,12 @@ impl Fake {
         Self { url, script, task }
     }
 
+    /// Nobody listens any more at its address.
+    pub(in crate::model) async fn stop(&mut self) {
+        self.task.abort();
+        let _ = (&mut self.task).await;
+    }
+
     pub(in crate::model) fn requests(&self) -> Vec<Value> {
         self.script.requests.lock().unwrap().clone()
     }

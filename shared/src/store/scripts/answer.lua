@@ -10,18 +10,11 @@ if not t then
   if word ~= 'answer' then return { 'REFUSED', 'a goal takes the decision answer, not ' .. word } end
   if expected > 0 and g.epoch ~= expected then return { 'STALE' } end
   if g.state ~= 'needs_human' then return { 'REFUSED', 'the goal is ' .. g.state .. ', nobody asked' } end
-  redis.call('ZREM', P .. 'ask', 'g:' .. id)
-  local sealed = g.sealed == '1'
-  redis.call('HSET', gk(id), 'state', sealed and 'running' or 'planning', 'stalls', 0, 'losses', 0, 'cause', '', 'cause_detail', '',
-    'due_at', '', 'late', '', 'broke', '', 'last_request', request, 'updated_at', NOW)
+  redis.call('HSET', gk(id), 'late', '', 'last_request', request)
   if ARGV[10] ~= '' then redis.call('HSET', gk(id), 'budget_tokens', ARGV[10]) end
-  g.state = sealed and 'running' or 'planning'
   g.late = ''
-  g.broke = ''
   add_note(id, note)
-  event(id, 'goal_answered', nil, 'needs_human', g.state, who, note)
-  inbox(g, sealed and 'answered' or 'plan', nil, note)
-  rings_open(g)
+  goal_answered(g, who, note)
   return { 'OK' }
 end
 if redis.call('HGET', hk(id), 'last_request') == request then return { 'DUP' } end

@@ -175,6 +175,7 @@ local function end_goal(g, state, who, cause, detail)
   rcall('ZREM', P .. 'ask', 'g:' .. g.id)
   rcall('ZREM', P .. 'dl', g.id)
   rcall('ZREM', P .. 'live', g.id)
+  rcall('ZREM', P .. 'tbp', g.id)
   rcall('DEL', gk(g.id) .. ':in')
   rcall('SREM', P .. 'sealing', g.id)
   rcall('ZADD', P .. 'done', NOW, g.id)
@@ -192,33 +193,22 @@ local function goal_to_person(g, who, cause, detail, expiry)
   event(g.id, 'goal_needs_human', nil, g.state, 'needs_human', who, cause .. ': ' .. (detail or ''))
   g.state = 'needs_human'
 end
+-- It goes on: somebody answered, or what it waited for is there.
+local function goal_answered(g, who, note)
+  rcall('ZREM', P .. 'ask', 'g:' .. g.id)
+  rcall('ZREM', P .. 'tbp', g.id)
+  local sealed = g.sealed == '1'
+  rcall('HSET', gk(g.id), 'state', sealed and 'running' or 'planning', 'stalls', 0, 'losses', 0, 'cause', '', 'cause_detail', '',
+    'due_at', '', 'broke', '', 'updated_at', NOW)
+  g.state = sealed and 'running' or 'planning'
+  g.broke = ''
+  event(g.id, 'goal_answered', nil, 'needs_human', g.state, who, note)
+  inbox(g, sealed and 'answered' or 'plan', nil, note)
+  rings_open(g)
+end
 -- Whether a manager's call carries the goal's lease: nil when it does, else the answer.
 local function not_manager(g, epoch, lease)
   if not g or OVER[g.state] then return 'GONE' end
   if g.lease_id ~= '' and g.lease_id == lease and g.epoch == tonumber(epoch) then return nil end
   return 'FENCED'
-end
-
--- The ledger ----------------------------------------------------------------------------------------------
--- A reservation is one field of g:<goal>:res (tokens|millionths of a dollar|ticket) and one member of the zset res;
--- the goal's reserved_tokens is their sum.   answers the three parts, or nil when it is not there any more
-local function unreserve(goal, call)
-  local kept = rcall('HGET', gk(goal) .. ':res', call)
-  rcall('ZREM', P .. 'res', goal .. '|' .. call)
-  if not kept then return nil end
-  rcall('HDEL', gk(goal) .. ':res', call)
-  local tokens, money, ticket = string.match(kept, '^(%d+)|(%d+)|(%x*)$')
-  rcall('HINCRBY', gk(goal), 'reserved_tokens', -tonumber(tokens))
-  return tokens, money, ticket
-end
--- What was spent stands on the goal, and on the ticket while it is there.
-local function spend(goal, id, tokens, money)
-  rcall('HINCRBY', gk(goal), 'spent_tokens', tokens)
-  rcall('HINCRBY', gk(goal), 'spent_microusd', money)
-  local t = id ~= '' and load(id) or nil
-  if t then
-    rcall('HINCRBY', hk(id), 'spent_tokens', tokens)
-    rcall('HINCRBY', hk(id), 'spent_microusd', money)
-  end
-  return t
 end

@@ -23,7 +23,9 @@ end
 redis.call('ZREM', P .. 'lease', 'g:' .. g.id)
 redis.call('HSET', gk(g.id), 'lease_id', '', 'updated_at', NOW)
 g.lease_id = ''
-if what == 'needs_human' then
+if what == 'needs_human' and ARGV[8] == 'budget' and (unread > 0 or g.broke == '1' and g.state == 'needs_human') then
+  -- The ledger parked it already and said whose budget it is; or it was raised meanwhile, and the next step tries again.
+elseif what == 'needs_human' then
   goal_to_person(g, 'manager', ARGV[8], ARGV[9], tonumber(ARGV[10]))
 else
   -- Open escalations and dead-need blocks are put back: nothing waits for nobody (I4).

@@ -107,6 +107,17 @@ for _, member in ipairs(lapsed_calls) do
   end
 end
 
+-- The tenant's period turned, or its budget was raised.
+local funded = due('tbp')
+if #funded == limit then more = true end
+for _, goal in ipairs(funded) do
+  redis.call('ZREM', P .. 'tbp', goal)
+  local g = goal_of(goal)
+  if g and g.state == 'needs_human' and redis.call('HGET', gk(goal), 'cause') == 'tenant_budget' then
+    goal_answered(g, 'fleet', 'the tenant has a budget again')
+  end
+end
+
 for _, goal in ipairs(due('dl')) do
   redis.call('ZREM', P .. 'dl', goal)
   local g = goal_of(goal)

@@ -242,9 +242,10 @@ impl Redis {
 pub(super) const TIERS: [&str; 3] = ["cheap", "standard", "strong"];
 
 /// Why a person is asked; many causes share a word. The last one is for what a newer version may bring.
-pub(super) const ASKED_FOR: [&str; 9] = [
+pub(super) const ASKED_FOR: [&str; 10] = [
     "approval",
     "budget",
+    "tenant_budget",
     "unserved_lane",
     "no_reviewer",
     "model",
