@@ -1,23 +1,23 @@
 //! Content-addressed objects: what is too large for Redis, and every file of every workspace.
 //!
-//! Goes through opendal, so that an object store may take the folder's place. Layout below the folder:
+//! Whole objects go the short way of [`local`]; long ones, and what is rare, through opendal. Layout below the folder:
 //! `goals/<goal>/<first 2 hex digits>/<sha256>`, `goals/<goal>/effects/<key>` ([`record`]) and `fleet/nonce-<nonce>`; a goal's objects go with the goal.
 //!
-//! A reference is given out only for bytes that survive a power cut. opendal's fs writer syncs the file
-//! before it renames it into place, but not the folders that name it: [`Blobs`] syncs those itself.
+//! A reference is given out only for bytes that survive a power cut, except [`Blobs::put_soon`]. opendal's fs writer syncs
+//! the file before it renames it into place, but not the folders that name it: [`Blobs`] syncs those itself.
 
+mod local;
 mod record;
 
 use crate::config;
 use bytes::Bytes;
-use futures::StreamExt;
+use local::{Lasting, Local};
 use opendal::{ErrorKind, Operator};
 use sha2::{Digest, Sha256};
 use std::io::Read;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
-use tokio::io::AsyncWriteExt;
 
 /// Objects up to this size are read into memory once; longer ones are read twice from their file.
 const WHOLE_BYTES_MAX: u64 = 4 * 1024 * 1024;
@@ -91,13 +91,12 @@ pub type Result<T> = std::result::Result<T, BlobError>;
 #[derive(Clone)]
 pub struct Blobs {
     operator: Operator,
-    /// The folder whose directories are synced after a write.
-    folder: PathBuf,
+    local: Local,
 }
 
 impl std::fmt::Debug for Blobs {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Blobs").field("folder", &self.folder).finish_non_exhaustive()
+        f.debug_struct("Blobs").field("folder", &self.local.folder()).finish_non_exhaustive()
     }
 }
 
@@ -165,7 +164,7 @@ impl Blobs {
             .map_err(|e| wrong(&e))?
             .layer(opendal::layers::TimeoutLayer::new().with_timeout(CALL_TIMEOUT))
             .layer(opendal::layers::RetryLayer::new().with_jitter().with_max_times(3));
-        Ok(Self { operator, folder })
+        Ok(Self { operator, local: Local::new(folder) })
     }
 
     /// Stores the bytes and returns their reference once they are on disk. Cancellation safe.
@@ -173,23 +172,25 @@ impl Blobs {
     /// # Errors
     /// [`BlobError`].
     pub async fn put(&self, goal: &str, bytes: impl Into<Bytes>) -> Result<String> {
-        let bytes = bytes.into();
-        let r = reference(&bytes);
-        let path = path_of(goal, &r)?;
-        if !self.holds(&path, bytes.len() as u64).await? {
-            self.operator.write(&path, bytes).await.map_err(|e| BlobError::of(&r, &e))?;
-        }
-        self.sync_names(&path).await?;
-        Ok(r)
+        self.put_lasting(goal, bytes.into(), Lasting::Synced).await
     }
 
-    /// Stores a file of at most `bytes_max`; returns reference and length. For files whose path is our own:
-    /// those that a sandbox made are opened by `workspace` and come through [`Blobs::put_open`].
+    /// As [`Blobs::put`], but a power cut within the next seconds may take the object: for records that nothing depends on.
     ///
     /// # Errors
     /// [`BlobError`].
-    pub async fn put_file(&self, goal: &str, path: &Path, bytes_max: u64) -> Result<(String, u64)> {
-        self.put_open(goal, std::fs::File::open(path)?, bytes_max).await
+    pub async fn put_soon(&self, goal: &str, bytes: impl Into<Bytes>) -> Result<String> {
+        self.put_lasting(goal, bytes.into(), Lasting::Soon).await
+    }
+
+    async fn put_lasting(&self, goal: &str, bytes: Bytes, lasting: Lasting) -> Result<String> {
+        let (local, goal) = (self.local.clone(), checked(goal)?.to_owned());
+        shortly(move || {
+            let r = reference(&bytes);
+            local.write(&path_of(&goal, &r)?, &bytes, lasting)?;
+            Ok(r)
+        })
+        .await
     }
 
     /// Stores what an open regular file holds, from its start; returns reference and length.
@@ -253,19 +254,9 @@ impl Blobs {
         }
     }
 
-    /// Syncs the folders from the object's own up to the store's: without this a power cut may take the
-    /// name of an object whose bytes are on disk. An unchanged folder costs next to nothing.
     async fn sync_names(&self, path: &str) -> Result<()> {
-        let mut folders: Vec<PathBuf> =
-            Path::new(path).ancestors().skip(1).map(|below| self.folder.join(below)).collect();
-        folders.dedup();
-        blocking(move || {
-            for folder in folders {
-                std::fs::File::open(folder)?.sync_all()?;
-            }
-            Ok(())
-        })
-        .await
+        let (local, path) = (self.local.clone(), path.to_owned());
+        shortly(move || local.sync_names(&path)).await
     }
 
     /// Reads an object of at most `bytes_max`; its bytes are checked against the reference.
@@ -273,49 +264,25 @@ impl Blobs {
     /// # Errors
     /// [`BlobError`].
     pub async fn get(&self, goal: &str, r: &str, bytes_max: u64) -> Result<Bytes> {
-        let path = path_of(goal, r)?;
-        let lost = |e: opendal::Error| BlobError::of(r, &e);
-        let length = self.operator.stat(&path).await.map_err(lost)?.content_length();
-        if length > bytes_max {
-            return Err(BlobError::TooBig { bytes: length, bytes_max });
-        }
-        let bytes = self.operator.read(&path).await.map_err(lost)?.to_bytes();
-        if reference(&bytes) != r {
-            return Err(BlobError::Damaged(r.into()));
-        }
-        Ok(bytes)
-    }
-
-    /// Copies an object into a new file at `to` (which must not be there); returns its length.
-    ///
-    /// # Errors
-    /// [`BlobError`]; what was written then stays for the caller to remove.
-    pub async fn get_to_file(&self, goal: &str, r: &str, to: &Path) -> Result<u64> {
-        let file = tokio::fs::OpenOptions::new().write(true).create_new(true).open(to).await?;
-        self.get_to_open(goal, r, file).await
+        let (local, path, r) = (self.local.clone(), path_of(goal, r)?, r.to_owned());
+        shortly(move || local.read(&path, &r, bytes_max)).await
     }
 
     /// Copies an object into an open file; returns its length.
     ///
     /// # Errors
-    /// [`BlobError::Damaged`] after the last byte when they do not give the hash, and what the store says.
-    pub async fn get_to_open(&self, goal: &str, r: &str, mut to: tokio::fs::File) -> Result<u64> {
-        let path = path_of(goal, r)?;
-        let lost = |e: opendal::Error| BlobError::of(r, &e);
-        let reader = self.operator.reader_with(&path).chunk(PIECE_BYTES).await.map_err(lost)?;
-        let mut pieces = reader.into_stream(..).await.map_err(lost)?;
-        let (mut hash, mut length) = (Sha256::new(), 0_u64);
-        while let Some(piece) = pieces.next().await {
-            let bytes = piece.map_err(lost)?.to_bytes();
-            hash.update(&bytes);
-            length += bytes.len() as u64;
-            to.write_all(&bytes).await?;
-        }
-        to.flush().await?;
-        if hex(&hash.finalize()) != r {
-            return Err(BlobError::Damaged(r.into()));
-        }
-        Ok(length)
+    /// [`BlobError::Damaged`] after the last byte when they do not give the hash, and what the disk says.
+    pub async fn get_to_open(&self, goal: &str, r: &str, mut to: std::fs::File) -> Result<u64> {
+        let copy = self.copy(goal, r)?;
+        blocking(move || copy.into_file(&mut to)).await
+    }
+
+    /// A copy of an object that a blocking thread will make.
+    ///
+    /// # Errors
+    /// [`BlobError::Name`].
+    pub(crate) fn copy(&self, goal: &str, r: &str) -> Result<Copy> {
+        Ok(Copy { local: self.local.clone(), path: path_of(goal, r)?, r: r.into() })
     }
 
     /// Deletes everything of a goal. Repeat it until it succeeds.
@@ -324,7 +291,9 @@ impl Blobs {
     /// [`BlobError`].
     pub async fn delete_goal(&self, goal: &str) -> Result<()> {
         let path = format!("goals/{}/", checked(goal)?);
-        self.operator.delete_with(&path).recursive(true).await.map_err(|e| BlobError::of(goal, &e))
+        let deleted = self.operator.delete_with(&path).recursive(true).await;
+        self.local.forget_names();
+        deleted.map_err(|e| BlobError::of(goal, &e))
     }
 
     /// Leaves a mark that hosts with the same store see.
@@ -344,6 +313,23 @@ impl Blobs {
             Ok(bytes) => bytes.to_bytes() == nonce.as_bytes(),
             Err(_) => false,
         }
+    }
+}
+
+/// An object that is to be copied into a file; see [`Blobs::copy`].
+pub(crate) struct Copy {
+    local: Local,
+    path: String,
+    r: String,
+}
+
+impl Copy {
+    /// Copies it and returns its length. Blocks.
+    ///
+    /// # Errors
+    /// [`BlobError::Damaged`] after the last byte when they do not give the hash, and what the disk says.
+    pub(crate) fn into_file(self, to: &mut std::fs::File) -> Result<u64> {
+        self.local.copy(&self.path, &self.r, to)
     }
 }
 
@@ -381,6 +367,12 @@ fn whole(file: &std::fs::File, bytes_max: u64) -> Result<Vec<u8>> {
 /// Disk work away from the async threads.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     tokio::task::spawn_blocking(work).await.map_err(|e| BlobError::Unavailable(e.to_string()))?
+}
+
+/// The same for what takes a moment unless the disk hangs.
+async fn shortly<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    let late = |_| BlobError::Unavailable(format!("no answer within {} s", CALL_TIMEOUT.as_secs()));
+    tokio::time::timeout(CALL_TIMEOUT, blocking(work)).await.map_err(late)?
 }
 
 fn remove_leftovers(folder: &Path) {
@@ -427,12 +419,13 @@ mod tests {
         let long: Vec<u8> = (0..WHOLE_BYTES_MAX + 12_345).map(|n| (n % 251) as u8).collect();
         let path = folder.path().join("long");
         std::fs::write(&path, &long).unwrap();
-        let (r, length) = blobs.put_file(GOAL, &path, u64::MAX).await.unwrap();
+        let open = || std::fs::File::open(&path).unwrap();
+        let (r, length) = blobs.put_open(GOAL, open(), u64::MAX).await.unwrap();
         assert_eq!((r.as_str(), length), (reference(&long).as_str(), long.len() as u64));
         let back = folder.path().join("back");
-        assert_eq!(blobs.get_to_file(GOAL, &r, &back).await.unwrap(), length);
+        assert_eq!(blobs.get_to_open(GOAL, &r, std::fs::File::create(&back).unwrap()).await.unwrap(), length);
         assert_eq!(std::fs::read(&back).unwrap(), long);
-        assert!(matches!(blobs.put_file(GOAL, &path, 1000).await, Err(BlobError::TooBig { .. })));
+        assert!(matches!(blobs.put_open(GOAL, open(), 1000).await, Err(BlobError::TooBig { .. })));
         assert_eq!(std::fs::read_dir(folder.path().join("deep/er/tmp")).unwrap().count(), 0);
     }
 
@@ -444,7 +437,8 @@ mod tests {
         std::fs::OpenOptions::new().write(true).open(path).unwrap().write_all(b"evil").unwrap();
         assert!(matches!(blobs.get(GOAL, &r, 10).await, Err(BlobError::Damaged(_))));
         let to = folder.path().join("to");
-        assert!(matches!(blobs.get_to_file(GOAL, &r, &to).await, Err(BlobError::Damaged(_))));
+        let to = std::fs::File::create(to).unwrap();
+        assert!(matches!(blobs.get_to_open(GOAL, &r, to).await, Err(BlobError::Damaged(_))));
     }
 
     #[tokio::test]

@@ -8,6 +8,7 @@ pub mod http;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
+use std::sync::Arc;
 
 /// Whether a call may change the world outside the attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,8 +28,8 @@ pub struct ToolDecl {
     pub name: String,
     pub bundle: String,
     pub description: String,
-    /// JSON Schema of the arguments, an object.
-    pub schema: Value,
+    /// JSON Schema of the arguments, an object; shared, since each waiting agent holds its declarations.
+    pub schema: Arc<Value>,
     pub effect: Effect,
     /// Needs the sandbox.
     pub sandboxed: bool,
@@ -40,7 +41,7 @@ fn decl(bundle: &str, name: &str, description: &str, schema: Value, effect: Effe
         name: name.into(),
         bundle: bundle.into(),
         description: description.into(),
-        schema,
+        schema: Arc::new(schema),
         effect,
         sandboxed: false,
         requires_confirmation: false,

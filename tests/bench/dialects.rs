@@ -70,7 +70,7 @@ fn tools() -> Vec<ToolDecl> {
         name: name.into(),
         bundle: "shop".into(),
         description: description.into(),
-        schema,
+        schema: schema.into(),
         effect: Effect::Reads,
         sandboxed: false,
         requires_confirmation: false,

@@ -230,7 +230,7 @@ impl Api {
         for days_ago in 0..UPLOAD_DAYS {
             let file = scratch_file()?;
             let copy = file.try_clone().map_err(|e| disk(&e))?;
-            match self.blobs.get_to_open(&uploads(days_ago), blob, tokio::fs::File::from_std(copy)).await {
+            match self.blobs.get_to_open(&uploads(days_ago), blob, copy).await {
                 Ok(_) => return Ok(Some(file)),
                 Err(BlobError::NotFound(_)) => {}
                 Err(error) => return Err(error.into()),
@@ -293,7 +293,7 @@ pub(super) async fn show(
     let entry = manifest.files.get(&path).ok_or_else(|| ApiError::not_found("file", &path))?;
     let file = scratch_file()?;
     let copy = file.try_clone().map_err(|e| disk(&e))?;
-    api.blobs.get_to_open(&id, &entry.hash, tokio::fs::File::from_std(copy)).await.map_err(|error| {
+    api.blobs.get_to_open(&id, &entry.hash, copy).await.map_err(|error| {
         tracing::error!(%error, goal = id, "an accepted file cannot be read");
         ApiError::unavailable("the file cannot be read just now")
     })?;

@@ -74,7 +74,7 @@ impl Account {
         let (text, goal) = (text(), self.goal.clone());
         let reference = blob::reference(text.as_bytes());
         tokio::spawn(async move {
-            if let Err(error) = blobs.put(&goal, text).await {
+            if let Err(error) = blobs.put_soon(&goal, text).await {
                 tracing::warn!(%error, goal, "what was said in a call is not kept");
             }
         });

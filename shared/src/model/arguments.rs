@@ -28,7 +28,7 @@ pub(super) fn read(
         .map(|(ordinal, call)| {
             let id = unique(&call.id, turn, ordinal, &mut used);
             repairs += u32::from(with_ids && id != call.id);
-            let schema = tool::find(tools, &call.name).map(|t| &t.schema);
+            let schema = tool::find(tools, &call.name).map(|t| &*t.schema);
             let args = match object(&call.arguments, schema) {
                 // What a length limit cut is never run, not even the calls that look complete: the model may have
                 // meant more (DESIGN.md 7).

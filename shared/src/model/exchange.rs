@@ -5,6 +5,7 @@ use super::hint::retry_after_ms;
 use super::sse::{self, Line, Lines};
 use super::wire::{Assemble, Draft, Wire};
 use super::{openai, tolerant};
+use bytes::Bytes;
 use secrecy::SecretString;
 use serde_json::Value;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -39,7 +40,7 @@ pub(super) struct Post<'a> {
     /// Base URL.
     pub(super) base: &'a str,
     pub(super) key: &'a SecretString,
-    pub(super) body: Vec<u8>,
+    pub(super) body: Bytes,
     /// Name of the structured answer that is asked for.
     pub(super) format: Option<&'a str>,
 }

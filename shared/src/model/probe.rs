@@ -243,8 +243,10 @@ impl Probe<'_> {
             name: "get_weather".into(),
             bundle: "probe".into(),
             description: "The weather of one city, now.".into(),
-            schema: json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"],
-                "additionalProperties": false}),
+            schema:
+                json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"],
+                "additionalProperties": false})
+                .into(),
             effect: Effect::Reads,
             sandboxed: false,
             requires_confirmation: false,

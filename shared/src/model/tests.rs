@@ -20,7 +20,7 @@ pub(super) fn tools() -> Vec<ToolDecl> {
         name: name.into(),
         bundle: "test".into(),
         description: format!("does {name}"),
-        schema,
+        schema: schema.into(),
         effect: crate::tool::Effect::Reads,
         sandboxed: false,
         requires_confirmation: false,

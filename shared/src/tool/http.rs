@@ -3,6 +3,7 @@
 use super::{Effect, ToolDecl, builtin, find};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// Longest time that one may be given, in milliseconds.
 const TIMEOUT_MS_MAX: u64 = 600_000;
@@ -65,7 +66,7 @@ impl HttpTool {
             name: self.name.clone(),
             bundle: self.bundle.clone(),
             description: self.description.clone(),
-            schema: self.schema.clone(),
+            schema: Arc::new(self.schema.clone()),
             effect: self.effect,
             sandboxed: false,
             requires_confirmation: self.requires_confirmation,

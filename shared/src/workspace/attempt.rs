@@ -10,6 +10,7 @@ use crate::blob::{self, Blobs};
 use crate::ticket::limits::Limits;
 use futures::{StreamExt, TryStreamExt};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{File, FileTimes};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -20,6 +21,8 @@ const ENTRIES_MAX: usize = 20_000;
 const COPIES: usize = 8;
 /// A file that changed this shortly before it was looked at may change again within the clock's tick.
 const TICK: Duration = Duration::from_millis(50);
+/// How long ago a copied file says it was modified.
+const BACKDATED: Duration = Duration::from_secs(1);
 /// The folders that users know.
 const LAYOUT: &[&str] = &["outputs", "research", "data", "temp"];
 /// Where an earlier attempt's version stands when the accepted one moved meanwhile.
@@ -95,16 +98,19 @@ impl Attempt {
         let folder = Arc::new(make_folder(scratch).await?);
         let stored = files.values().map(|e| e.hash.clone()).collect();
         let copies = files.into_iter().map(|(path, entry)| {
-            let (folder, blobs) = (Arc::clone(&folder), blobs.clone());
-            async move {
-                let path = PathBuf::from(path);
-                let file = disk(move || Ok(folder.create(&path)?)).await?;
-                blobs.get_to_open(goal, &entry.hash, tokio::fs::File::from_std(file)).await?;
-                Ok::<_, WorkspaceError>(())
-            }
+            let (folder, copy) = (Arc::clone(&folder), blobs.copy(goal, &entry.hash));
+            disk(move || {
+                let mut file = folder.create(Path::new(&path))?;
+                copy?.into_file(&mut file)?;
+                let stamp =
+                    backdated(&file).map_err(|source| WorkspaceError::Disk { what: path.clone(), source })?;
+                Ok((path, Seen { stamp, hash: entry.hash, settled: true }))
+            })
         });
-        futures::stream::iter(copies).buffer_unordered(COPIES).try_collect::<()>().await?;
-        let mut attempt = Self {
+        let seen: Vec<_> = futures::stream::iter(copies).buffer_unordered(COPIES).try_collect().await?;
+        let seen =
+            seen.into_iter().filter(|(path, _)| place_of(Path::new(path)) == Place::Published).collect();
+        Ok(Self {
             blobs: blobs.clone(),
             goal: goal.into(),
             root: root.into(),
@@ -113,14 +119,12 @@ impl Attempt {
             files_max: limits.attempt_files_max,
             bytes_max: limits.attempt_bytes_max,
             creator: creator.into(),
-            seen: BTreeMap::new(),
+            seen,
             skipped: Vec::new(),
             clashes,
             descriptions: BTreeMap::new(),
             stored,
-        };
-        attempt.scan().await?;
-        Ok(attempt)
+        })
     }
 
     /// Where the files are.
@@ -408,6 +412,13 @@ async fn make_folder(scratch: &Path) -> Result<Folder, WorkspaceError> {
         Ok(folder)
     })
     .await
+}
+
+/// The stamp of a file that was just copied, its modification a while ago: whoever changes it from now on changes the stamp,
+/// even within the same tick of the clock.
+fn backdated(file: &File) -> std::io::Result<Stamp> {
+    file.set_times(FileTimes::new().set_modified(SystemTime::now() - BACKDATED))?;
+    Stamp::of_open(file)
 }
 
 type Look = (BTreeMap<String, Seen>, Vec<Skipped>);

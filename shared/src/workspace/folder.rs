@@ -58,6 +58,7 @@ pub(super) struct Stamp {
     pub inode: u64,
     pub bytes: u64,
     pub changed_ns: i128,
+    pub modified_ns: i128,
 }
 
 /// What a look at the whole folder found.
@@ -389,6 +390,7 @@ impl Stamp {
             inode: stat.st_ino as u64,
             bytes: stat.st_size as u64,
             changed_ns: i128::from(stat.st_ctime) * 1_000_000_000 + i128::from(stat.st_ctime_nsec),
+            modified_ns: i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec),
         }
     }
 
@@ -400,6 +402,7 @@ impl Stamp {
             inode: meta.ino(),
             bytes: meta.len(),
             changed_ns: i128::from(meta.ctime()) * 1_000_000_000 + i128::from(meta.ctime_nsec()),
+            modified_ns: i128::from(meta.mtime()) * 1_000_000_000 + i128::from(meta.mtime_nsec()),
         })
     }
 }

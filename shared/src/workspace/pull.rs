@@ -42,7 +42,7 @@ pub async fn pull(
             Ok(to.create(&name)?)
         })
         .await?;
-        blobs.get_to_open(&goal.id, &entry.hash, tokio::fs::File::from_std(file)).await?;
+        blobs.get_to_open(&goal.id, &entry.hash, file).await?;
         let to = Arc::clone(&folder);
         disk(move || Ok(to.rename(&beside, &at)?)).await?;
     }

@@ -98,7 +98,7 @@ fn function_call(text: &str, tools: &[ToolDecl]) -> Result<RawCall, (String, boo
     let cut = || ("the function block is not complete".to_owned(), true);
     let (name, rest) = text.split_once('>').ok_or_else(cut)?;
     let name = name.trim().trim_matches(['"', '\'']);
-    let schema = tool::find(tools, name).map(|t| &t.schema);
+    let schema = tool::find(tools, name).map(|t| &*t.schema);
     let inside = rest.split_once("</function>").map(|(inside, _)| inside);
     let mut arguments = Map::new();
     // Without its end, the last parameter must be complete at least.

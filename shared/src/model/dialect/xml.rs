@@ -88,7 +88,7 @@ fn block<'a>(text: &'a str, tools: &[ToolDecl]) -> Result<(RawCall, &'a str), (&
     let behind = behind.strip_prefix(CLOSE).unwrap_or(behind);
     let raw = raw.trim();
     if raw.starts_with('<') {
-        let schema = tool::find(tools, name).map(|t| &t.schema);
+        let schema = tool::find(tools, name).map(|t| &*t.schema);
         return match elements(raw, schema) {
             Some(arguments) => Ok((call(Value::Object(arguments)), behind)),
             None => Err(("<args> holds one JSON object", false)),

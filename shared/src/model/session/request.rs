@@ -9,6 +9,7 @@ use crate::model::exchange::{Bounds, Post, exchange};
 use crate::model::tolerant::{self, Thought};
 use crate::model::wire::{Draft, Format, Request};
 use crate::model::{CallRecord, Finish, Message, Usage, history, size, transcript, wording};
+use bytes::Bytes;
 use secrecy::ExposeSecret;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -63,7 +64,9 @@ impl Session<'_> {
             temperature: config.temperature,
             traits,
         });
-        let bytes = body.to_string().into_bytes();
+        // Thousands of calls wait at once: while one does, its prompt is bytes and nothing else.
+        let (bytes, prompt_hash) = (Bytes::from(body.to_string()), history::prompt_hash(&body));
+        drop(body);
         let prompt_bytes = bytes.len();
         // I7: what it may cost at worst is set aside before it is sent.
         let worst = Worst::of(prompt_bytes, output_tokens_max, config.price(self.model));
@@ -86,7 +89,7 @@ impl Session<'_> {
                 None => traits.dialect.speech().word(),
             }
             .into(),
-            prompt_hash: history::prompt_hash(&body),
+            prompt_hash,
             messages: u32::try_from(sent.len()).unwrap_or(u32::MAX),
             tools: u32::try_from(self.ask.tools.len()).unwrap_or(u32::MAX),
             request: self.requests,
@@ -108,7 +111,7 @@ impl Session<'_> {
             wire: self.inner.wire,
             base: &config.url,
             key: &config.api_key,
-            body: bytes,
+            body: bytes.clone(),
             format: format.map(|f| f.name),
         };
         let sent = exchange(post, &bounds);
@@ -161,8 +164,10 @@ impl Session<'_> {
             && config.record_bytes_max > 0
         {
             let key = config.api_key.expose_secret();
-            record.body =
-                account.keep_body(|| transcript::text(&body, outcome.as_ref(), key, config.record_bytes_max));
+            record.body = account.keep_body(|| {
+                let body = serde_json::from_slice(&bytes).unwrap_or_default();
+                transcript::text(&body, outcome.as_ref(), key, config.record_bytes_max)
+            });
         }
         self.records.push(record);
         outcome
