@@ -89,6 +89,18 @@ impl Field {
         format!("{}/0", self.redis.url().trim_end_matches('/'))
     }
 
+    /// Until no rewrite of the append-only file runs: it costs whom it meets, whatever is measured.
+    pub(crate) async fn rewritten(&self) -> Result<()> {
+        let mut con = self.redis.connection().await?;
+        wait::until("the append-only file is rewritten", Duration::from_secs(120), async || {
+            let info: String = redis::cmd("INFO").arg("persistence").query_async(&mut con).await?;
+            let busy =
+                ["aof_rewrite_in_progress:1", "aof_rewrite_scheduled:1"].iter().any(|w| info.contains(w));
+            Ok((!busy).then_some(()))
+        })
+        .await
+    }
+
     /// Bytes that the server uses, without what its allocator keeps.
     pub(crate) async fn used_bytes(&self) -> Result<u64> {
         let text: String =

@@ -218,7 +218,7 @@ async fn memory_with(peer: &Peer, size: Size, name: &str, listpack_value_max: u3
 /// The no-op rate on an empty store, with a million finished tickets in it, and with a hundred thousand ready ones.
 pub(crate) async fn retained(peer: &Peer, size: Size) -> Result<Vec<Value>> {
     let (finished, ready) = (1_000_000 * size.percent / 100, 100_000 * size.percent / 100);
-    let probe = (20_000 * size.percent / 100).max(2_000);
+    let probe = (20_000 * size.percent / 100).max(10_000);
     let mut field = Field::start(peer).await?;
     let (store, _) = store_at(&field.url()).await?;
     let mut rates = BTreeMap::new();
@@ -233,6 +233,7 @@ pub(crate) async fn retained(peer: &Peer, size: Size) -> Result<Vec<Value>> {
         }
         let n = if what == "ready" { ready.max(probe) } else { probe };
         feed::of_tenant(&store, "bench", kind, 0, n, 0).await?;
+        field.rewritten().await?;
         let worker = field.worker("a")?;
         let marks = field.wait(tag, probe).await?;
         field.kill(worker);

@@ -132,7 +132,7 @@ local function review_some(g, lane, prio, list, raws)
   for _, raw in ipairs(raws) do
     if #got >= n then left = true; break end
     local id, epoch = parse(raw)
-    local t = id and load(id)
+    local t = id and load(id, 'work_actor', 'reviews')
     if not id then
       rcall('LREM', list, 1, raw)
       dead(lane, raw, 'header does not parse')

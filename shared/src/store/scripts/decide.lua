@@ -5,7 +5,7 @@ local out = {}
 for i = 1, #ARGV, 9 do
   local id, epoch, lease, verdict, pass, comment = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4] == '1', ARGV[i + 5]
   local publishes, base, root = ARGV[i + 6] == '1', ARGV[i + 7], ARGV[i + 8]
-  local t = load(id)
+  local t = pass and load(id, 'result') or load(id)
   local no = not_owner(t, epoch, lease, 'review_acc')
   if not no and t.status ~= 'reviewing' then no = 'FENCED' end
   local acc = { 'review_acc', epoch .. ':' .. lease }
@@ -16,7 +16,7 @@ for i = 1, #ARGV, 9 do
   else
     local set = { acc[1], acc[2], 'verdict', verdict, 'review_comment', comment }
     if pass then
-      local report = rcall('HGET', hk(id), 'result') or ''
+      local report = t.result
       out[#out + 1] = accept(t, publishes and { base = base, new = root }, report, { word = 'accepted', set = set, detail = verdict })
     else
       local o = { word = 'rejected', set = set, detail = verdict }

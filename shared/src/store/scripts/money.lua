@@ -33,7 +33,7 @@ local function book_of(tenant)
   local period = limits and limits.period or 'month'
   local v = rcall('HMGET', key, 'period', 'until', 'spent_tokens', 'spent_microusd', 'reserved_tokens', 'reserved_microusd',
     'raised_tokens', 'raised_microusd')
-  local b = { key = key, period = period, till = tonumber(v[2]) or 0, tokens = limits and limits.tokens or 0,
+  local b = { book = key, period = period, till = tonumber(v[2]) or 0, tokens = limits and limits.tokens or 0,
     microusd = limits and limits.microusd or 0 }
   if v[1] ~= period or NOW >= b.till then
     b.till = period_end(period)
@@ -70,7 +70,7 @@ end
 local function spend(goal, id, tokens, money)
   rcall('HINCRBY', gk(goal), 'spent_tokens', tokens)
   rcall('HINCRBY', gk(goal), 'spent_microusd', money)
-  local book = book_of(rcall('HGET', gk(goal), 'tenant') or '').key
+  local book = book_of(rcall('HGET', gk(goal), 'tenant') or '').book
   rcall('HINCRBY', book, 'spent_tokens', tokens)
   rcall('HINCRBY', book, 'spent_microusd', money)
   local t = id ~= '' and load(id) or nil

@@ -26,15 +26,18 @@ local LAZY = { __index = function(t, field)
   rawset(t, field, v)
   return v
 end }
-local function load(id)
+-- `more`: fields that the caller is about to ask for.
+local function load(id, ...)
   local v = rcall('HMGET', hk(id), 'status', 'goal', 'epoch', 'lease_id', 'pool', 'review', 'priority', 'mandatory',
-    'cancel_asked', 'due_at', 'key', 'assignee', 'attempts', 'ready_at')
+    'cancel_asked', 'due_at', 'key', 'assignee', 'attempts', 'ready_at', ...)
   local status, lease = v[1], v[4] or ''
   if not status then return nil end
-  return setmetatable({ id = id, status = status, goal = v[2] or '', epoch = tonumber(v[3]) or 0, lease_id = lease,
+  local t = setmetatable({ id = id, status = status, goal = v[2] or '', epoch = tonumber(v[3]) or 0, lease_id = lease,
     pool = v[5] or '', review = v[6] or '', priority = v[7] or '', mandatory = v[8] or '', cancel_asked = v[9] or '',
     due_at = v[10] or '', lane = false, key = v[11] or '', assignee = v[12] or '', attempts = v[13] or '', ready_at = v[14] or '',
     owned = (status == 'running' or status == 'reviewing') and lease ~= '' }, LAZY)
+  for i = 1, select('#', ...) do t[select(i, ...)] = v[14 + i] or '' end
+  return t
 end
 
 -- Goals, read once a script -----------------------------------------------------------------------

@@ -54,8 +54,8 @@ local function tenant_of(goal)
   local tenant = rcall('HGET', gk(goal), 'tenant') or ''
   local limits = limits_of(tenant)
   if not limits or limits.requests + limits.input + limits.output + limits.in_flight == 0 then return nil end
-  local own = P .. 'tq:' .. tenant
-  return { key = own, limits = limits, flight = own .. ':in', line = key .. ':t:' .. tenant .. ':wait', seen = key .. ':t:' .. tenant .. ':seen' }
+  local meters = P .. 'tq:' .. tenant
+  return { meters = meters, limits = limits, flight = meters .. ':in', line = key .. ':t:' .. tenant .. ':wait', seen = key .. ':t:' .. tenant .. ':seen' }
 end
 
 if what == 'keep' then
@@ -143,7 +143,7 @@ if what == 'enter' then
   local own, mine, mine_limits, mine_rate = tenant_of(goal), {}, nil, 0
   if own then
     clear(own.flight, own.line, own.seen)
-    for i, value in ipairs(redis.call('HMGET', own.key, 'level', 'at', 'i_level', 'i_at', 'o_level', 'o_at')) do
+    for i, value in ipairs(redis.call('HMGET', own.meters, 'level', 'at', 'i_level', 'i_at', 'o_level', 'o_at')) do
       mine[({ 'level', 'at', 'i_level', 'i_at', 'o_level', 'o_at' })[i]] = value
     end
     mine_limits, mine_rate = { i = own.limits.input, o = own.limits.output }, own.limits.requests / 60
@@ -206,13 +206,13 @@ if what == 'enter' then
   tokens_take(key, v, needs, limits)
   if own then
     leave_line(own.line, own.seen)
-    tokens_take(own.key, mine, needs, mine_limits)
+    tokens_take(own.meters, mine, needs, mine_limits)
     if mine_rate > 0 then
-      redis.call('HSET', own.key, 'level', text(filled(mine.level, mine.at, mine_rate, math.max(1, mine_rate)) - 1), 'at', NOW)
+      redis.call('HSET', own.meters, 'level', text(filled(mine.level, mine.at, mine_rate, math.max(1, mine_rate)) - 1), 'at', NOW)
     end
     redis.call('ZADD', own.flight, NOW + expiry, call)
     redis.call('EXPIRE', own.flight, IDLE_S)
-    redis.call('EXPIRE', own.key, IDLE_S)
+    redis.call('EXPIRE', own.meters, IDLE_S)
   end
   if open then redis.call('HSET', key, 'probe', call, 'probe_until', NOW + expiry) end
   redis.call('ZADD', flight, NOW + expiry, call)
@@ -256,9 +256,9 @@ local taken, worst, used = { i = tonumber(took_i), o = tonumber(took_o) }, { i =
 for _, kind in ipairs(KINDS) do
   if taken[kind] and used[kind] then
     local back = taken[kind] - math.min(used[kind], 1e9)
-    for _, meter in ipairs({ { key, v[kind .. '_level'] ~= '' }, { own and own.key, own and own.limits[kind == 'i' and 'input' or 'output'] > 0 } }) do
-      if meter[2] then redis.call('HINCRBYFLOAT', meter[1], kind .. '_level', back) end
-    end
+    local function give_back(a_meter) redis.call('HINCRBYFLOAT', a_meter, kind .. '_level', back) end
+    if v[kind .. '_level'] ~= '' then give_back(key) end
+    if own and own.limits[kind == 'i' and 'input' or 'output'] > 0 then give_back(own.meters) end
     if word == 'ok' and used[kind] > 0 and (worst[kind] or 0) > 0 then
       local share = tonumber(v[kind .. '_share']) or SHARE[kind]
       share = share + SHARE_STEP * (used[kind] / worst[kind] - share)

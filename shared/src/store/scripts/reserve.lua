@@ -40,7 +40,7 @@ end
 if no then return no end
 redis.call('HSET', gk(goal) .. ':res', call, ARGV[4] .. '|' .. ARGV[5] .. '|' .. id)
 redis.call('HINCRBY', gk(goal), 'reserved_tokens', tokens)
-redis.call('HINCRBY', b.key, 'reserved_tokens', tokens)
-redis.call('HINCRBY', b.key, 'reserved_microusd', money)
+redis.call('HINCRBY', b.book, 'reserved_tokens', tokens)
+redis.call('HINCRBY', b.book, 'reserved_microusd', money)
 redis.call('ZADD', P .. 'res', NOW + expiry, goal .. '|' .. call)
 return { 'OK' }

@@ -41,8 +41,8 @@ end
 local tenant = ARGV[2]
 local b = book_of(tenant)
 if what == 'raise' then
-  if ARGV[3] ~= '' then redis.call('HSET', b.key, 'raised_tokens', ARGV[3]) end
-  if ARGV[4] ~= '' then redis.call('HSET', b.key, 'raised_microusd', ARGV[4]) end
+  if ARGV[3] ~= '' then redis.call('HSET', b.book, 'raised_tokens', ARGV[3]) end
+  if ARGV[4] ~= '' then redis.call('HSET', b.book, 'raised_microusd', ARGV[4]) end
   return { release(tenant) }
 end
 local limits = limits_of(tenant) or {}
