@@ -78,6 +78,8 @@ if [ $# -eq 0 ]; then
 fi
 
 # --- Tests: last, so that the closing line of the runner is the last line ------------------------------------------
+# The five readers that are fuzzed share a minute in a run of everything; three seconds each otherwise.
+[ $# -gt 0 ] || export MUSTER_FUZZ_SECONDS="${MUSTER_FUZZ_SECONDS:-12}"
 say "tests"
 if cargo nextest --version >/dev/null 2>&1; then
   # Output on one stream, so that the summary comes last wherever it is read.

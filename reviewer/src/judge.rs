@@ -6,7 +6,7 @@
 use crate::deliverable::{Deliverable, DeliverableError};
 use crate::records::{ToolRun, tool_runs};
 use evidence::Places;
-use exhibit::{FileShown, files_shown, numbered, report_text};
+use exhibit::{FileShown, files_shown, images_shown, numbered, report_text};
 use serde::Serialize;
 use shared::blob::Blobs;
 use shared::goal::Goal;
@@ -35,6 +35,9 @@ pub(crate) struct Judge<'a> {
     pub(crate) blobs: &'a Blobs,
     /// Bytes of delivered text that are shown.
     pub(crate) shown_bytes_max: usize,
+    /// Images that are shown, and the bytes of one.
+    pub(crate) images_max: usize,
+    pub(crate) image_bytes_max: u64,
 }
 
 /// What is judged.
@@ -158,6 +161,7 @@ impl Judge<'_> {
         let known: BTreeSet<u32> = tools.iter().map(|t| t.step).collect();
         tools.drain(..tools.len().saturating_sub(TOOL_RUNS_MAX));
         let (files, files_more) = files_shown(case, self.shown_bytes_max).await?;
+        let images = images_shown(case, &files, self.images_max, self.image_bytes_max).await?;
         let ticket = case.ticket;
         let task = Task {
             goal: &case.goal.text,
@@ -180,10 +184,11 @@ impl Judge<'_> {
             files_more,
             passed: case.passed.iter().map(|i| i.item.as_str()).collect(),
         };
-        let messages = [
+        let mut messages = vec![
             Message::System(prompt::render(TEMPLATES[0], &serde_json::json!({}))?),
             Message::User(prompt::render(TEMPLATES[1], &task)?),
         ];
+        messages.extend(images.into_iter().map(Message::Image));
         let ask = Ask {
             role: "reviewer",
             tier: self.tier,

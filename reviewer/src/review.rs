@@ -127,6 +127,8 @@ impl Reviewer {
             tier: self.config.reviewer.tier,
             blobs: &self.blobs,
             shown_bytes_max: self.config.reviewer.file_bytes_max,
+            images_max: self.config.model.images_max,
+            image_bytes_max: self.config.model.image_bytes_max,
         };
         let case = Case { goal: &goal, ticket, report: &report, deliverable: &deliverable, passed: &items };
         let mut records = vec![];

@@ -10,7 +10,7 @@ mod wake;
 
 pub use crate::ticket::limits::{Limits, is_word};
 use crate::ticket::{Caps, ReviewPolicy, Tier};
-pub use model::{Dialect, Fallback, Model, ModelPrice, Price, Wire};
+pub use model::{Dialect, Fallback, Images, Model, ModelPrice, Price, Wire};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize, Serializer};
 use std::path::{Path, PathBuf};
@@ -388,6 +388,9 @@ impl Config {
         }
         if let Some(problem) = self.model.fallback_problem() {
             return wrong("model.fallback", &problem);
+        }
+        if self.model.images_max > 0 && self.model.image_bytes_max == 0 {
+            return wrong("model.image_bytes_max", "must be above 0, or model.images_max 0");
         }
         if self.model.cool_down_max_ms == 0 {
             return wrong("model.cool_down_max_ms", "must be above 0");

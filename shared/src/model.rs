@@ -16,6 +16,7 @@ mod exchange;
 mod governor;
 mod hint;
 mod history;
+mod image;
 mod openai;
 mod probe;
 mod record;
@@ -32,6 +33,7 @@ mod wording;
 
 pub use account::Account;
 pub use error::{ErrorClass, ModelError};
+pub use image::{Image, images, without_images};
 pub use probe::Findings;
 pub use record::CallRecord;
 pub use structured::Schema;
@@ -56,6 +58,8 @@ use wire::Wire;
 pub enum Message {
     System(String),
     User(String),
+    /// Shown by the user's side; a model that takes no images reads its name.
+    Image(Image),
     Assistant {
         text: String,
         /// Kept apart from the text; shown to nobody but the model that wrote it.
@@ -211,7 +215,7 @@ impl Inner {
             http,
             config: config.clone(),
             wire: Wire::of(config),
-            memory: Memory::new(config.dialect),
+            memory: Memory::new(config.dialect, config.images),
             rest: Rest::default(),
         }))
     }

@@ -73,7 +73,7 @@ pub fn builtin() -> Vec<ToolDecl> {
         decl(
             "files",
             "read_file",
-            "Read a text file of the workspace; long files come in parts.",
+            "Read a text file of the workspace; long files come in parts. An image (png, jpg, gif, webp) is shown to you, if you can see images.",
             object(
                 json!({"path": path, "offset_bytes": {"type": "integer", "minimum": 0},
                        "limit_bytes": {"type": "integer", "minimum": 1, "maximum": 65536}}),

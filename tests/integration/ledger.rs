@@ -1,6 +1,6 @@
 //! The budget ledger: reserved before a call, settled after it, never more than the budget, whoever dies.
 
-use harness::desk::{Desk, Planned, expect, independent};
+use harness::desk::{Desk, Planned, expect, independent, spec};
 use harness::fleet::Fleet;
 use harness::model::Model;
 use harness::script::{company, ticket};
@@ -8,7 +8,7 @@ use harness::wait;
 use serde_json::json;
 use shared::goal::{GoalState, NewGoal};
 use shared::store::{Answered, ClaimReply, Payer, PersonDecision, Reservation, Reserved, Store, Written};
-use shared::ticket::new_id;
+use shared::ticket::{ReviewPolicy, new_id};
 use std::time::Duration;
 
 const BUDGET: u64 = 20_000;
@@ -216,4 +216,38 @@ async fn a_count_that_no_counter_holds_is_booked_as_much_and_never_as_nothing() 
     assert_eq!((goal.reserved_tokens, goal.spent_tokens), (0, 1_000_000_000_000));
     let next = desk.store.reserve(&reservation("two")).await.unwrap();
     assert!(matches!(next, Reserved::Refused { .. }), "{next:?}");
+}
+
+#[tokio::test]
+async fn i10_first_passes_are_counted_by_the_model_that_did_the_work() {
+    let desk = Desk::start().await.unwrap();
+    let specs = ["t0000", "t0001", "t0002"].map(|key| spec(key, &[], ReviewPolicy::Judged));
+    let plan = desk.plan(&specs).await.unwrap();
+    let record = |model: &str| json!({"role": "worker", "tier": "cheap", "model": model});
+    let mut held = vec![];
+    // The third one is done without any model.
+    for claim in desk.work(3).await.unwrap() {
+        let id = claim.held.id.clone();
+        let model = if id == plan.id("t0000") { "a" } else { "b" };
+        if id != plan.id("t0002") {
+            desk.store.settle("", &plan.goal, &id, 10, 1, &record(model)).await.unwrap();
+        }
+        expect(desk.complete(&claim.held).await.unwrap(), Written::Ok).unwrap();
+        held.push(id);
+    }
+    for review in desk.reviews(3).await.unwrap() {
+        let passes = review.held.id != plan.id("t0000");
+        expect(desk.decide(&review.held, passes).await.unwrap(), Written::Ok).unwrap();
+    }
+    // Better at the second try, and by another model: the first verdict stands.
+    let again = desk.one().await.unwrap();
+    desk.store.settle("", &plan.goal, &again.held.id, 10, 1, &record("b")).await.unwrap();
+    expect(desk.complete(&again.held).await.unwrap(), Written::Ok).unwrap();
+    let review = desk.one_review().await.unwrap();
+    expect(desk.decide(&review.held, true).await.unwrap(), Written::Ok).unwrap();
+    let used = desk.store.usage().await.unwrap();
+    let counts: Vec<(&str, u64, u64)> =
+        used.iter().map(|u| (u.model.as_str(), u.judged, u.first_pass)).collect();
+    assert_eq!(counts, [("a", 1, 0), ("b", 1, 1)]);
+    desk.oracle().await.unwrap();
 }

@@ -1,7 +1,7 @@
 //! A goal is recorded, and played again without a model: the same, or the first difference by name.
 
 use harness::fleet::{Fleet, Ran, Rehearsal};
-use harness::model::Model;
+use harness::model::{Answer, Asked, Model};
 use harness::script::{company, direct, ticket, writes};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -75,6 +75,56 @@ async fn the_demo_is_recorded_and_replayed_to_equal_verdicts_and_deliverables() 
     assert!(difference.starts_with("call 1 of the worker of packages: message 1 (system), line "), "{ran:?}");
     let (then, now) = difference.split_once("\n  now:").unwrap();
     assert!(then.contains("You do two tickets") && now.contains("You do exactly one ticket"), "{difference}");
+}
+
+#[tokio::test]
+async fn an_image_that_an_agent_reads_is_shown_recorded_by_its_digest_and_replayed() {
+    let company = company(vec![ticket("text", &[])]);
+    let model = Model::start(move |asked: &Asked| {
+        if !asked.schema().is_empty() || asked.turn() == 2 {
+            return company(asked).map(|answer| if asked.schema().is_empty() { finish() } else { answer });
+        }
+        Some(match asked.turn() {
+            0 => Answer::call("read_file", json!({"path": "data/dot.png"})),
+            _ => Answer::call(
+                "write_file",
+                json!({"path": "outputs/text.md", "content": "# Text\n\nA dot.\n"}),
+            ),
+        })
+    })
+    .await
+    .unwrap();
+    let fleet = Fleet::plan().model(&model.url()).start().await.unwrap();
+    let at = |name: &str| fleet.folder().join(name);
+    std::fs::copy(examples().join("../../shared/src/model/probe/red.png"), at("dot.png")).unwrap();
+    let mut judged = ticket("text", &[]);
+    judged["review"] = "judged".into();
+    let plan = json!({"goal": {"text": "What is on it?", "inputs": ["dot.png"]}, "tickets": [judged]});
+    std::fs::write(at("plan.json"), plan.to_string()).unwrap();
+    let ran = fleet.muster(&["run", "plan.json"]).await.unwrap();
+    assert_eq!(ran.code, 0, "{ran:?}");
+    model.verify().unwrap();
+    let seen = |asked: &Asked| asked.body.to_string().contains("data:image/png;base64,");
+    let shown: Vec<usize> =
+        model.asked().iter().filter(|a| a.schema().is_empty() && seen(a)).map(Asked::turn).collect();
+    assert_eq!(shown, [1, 2], "from the turn on that follows its reading");
+
+    let recorded = fleet.muster(&["record", "last", "--out", "image.jsonl"]).await.unwrap();
+    assert_eq!(recorded.code, 0, "{recorded:?}");
+    let text = std::fs::read_to_string(at("image.jsonl")).unwrap();
+    assert!(
+        text.contains("data:image/png;sha256:") && !text.contains("data:image/png;base64,"),
+        "digests only"
+    );
+    let (ran, said) = replay(&fleet, &at("image.jsonl")).await;
+    assert_eq!((ran.code, &said["same"]), (0, &json!(true)), "{ran:?}");
+}
+
+fn finish() -> Answer {
+    Answer::call(
+        "finish",
+        json!({"status": "done", "summary": "text is written", "outputs": ["outputs/text.md"]}),
+    )
 }
 
 #[tokio::test]

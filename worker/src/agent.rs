@@ -20,7 +20,7 @@ use crate::tools::{ToolBox, arguments};
 use serde_json::{Map, Value};
 use session::{Act, Session, Todo, Turn};
 use shared::consumer::Job;
-use shared::model::{Ask, Model};
+use shared::model::{Ask, Message, Model};
 use shared::store::{Store, Written};
 use shared::telemetry::metrics::{self, Call as CallOutcome, Role};
 use shared::ticket::FailClass;
@@ -180,6 +180,8 @@ impl Agent<'_> {
             todos.remove(0);
             self.job.pulse.beat();
         }
+        // Behind the answers: every call has its own, and only the user's side shows images.
+        session.messages.extend(self.toolbox.take_images().into_iter().map(Message::Image));
         Ok(())
     }
 

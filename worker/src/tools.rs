@@ -14,6 +14,7 @@ pub(crate) use catalogue::Catalogue;
 use code::Interpreter;
 use serde_json::Value;
 use shared::config;
+use shared::model::Image;
 use shared::sandbox::Sandbox;
 use shared::tool::{self, ToolDecl};
 use shared::workspace::{Attempt, FileError, WorkspaceError};
@@ -80,6 +81,11 @@ pub(crate) struct ToolBox {
     lost: bool,
     /// Outputs that went to a file so far.
     spilled: u32,
+    /// How many more images may be shown, and the bytes of one.
+    images_left: usize,
+    image_bytes_max: u64,
+    /// To be shown after the calls of this turn.
+    images: Vec<Image>,
 }
 
 impl ToolBox {
@@ -101,6 +107,9 @@ impl ToolBox {
             cells: 0,
             lost: false,
             spilled: 0,
+            images_left: 0,
+            image_bytes_max: 0,
+            images: vec![],
         }
     }
 
@@ -130,6 +139,36 @@ impl ToolBox {
     /// The declaration of that name.
     pub(crate) fn decl(&self, name: &str) -> Option<&ToolDecl> {
         self.catalogue.find(name)
+    }
+
+    /// Images that are read are shown, so many and so large.
+    pub(crate) fn show_images(&mut self, most: usize, bytes_max: u64) {
+        (self.images_left, self.image_bytes_max) = (most, bytes_max);
+    }
+
+    /// Those that were read since it was asked last.
+    pub(crate) fn take_images(&mut self) -> Vec<Image> {
+        std::mem::take(&mut self.images)
+    }
+
+    /// What the model hears of a file that is an image; `None`: it is none, or images are not shown at all.
+    async fn image(&mut self, path: &str) -> Option<String> {
+        let (path, found) = files::image(&self.attempt, path, self.image_bytes_max).await?;
+        Some(match found {
+            Err(bytes) => format!(
+                "`{path}` is an image of {bytes} bytes, too large to be shown (at most {}); look at it with code",
+                self.image_bytes_max
+            ),
+            Ok(image) if self.images_left == 0 => {
+                image.placeholder("no more images are shown in this conversation")
+            }
+            Ok(image) => {
+                self.images_left -= 1;
+                let said = image.placeholder("it is shown below");
+                self.images.push(image);
+                said
+            }
+        })
     }
 
     /// Variables of an earlier attempt of the same ticket are gone: the first run of code says so.
@@ -182,7 +221,13 @@ impl ToolBox {
                 let most = self.limits.tool_output_bytes_max;
                 let limit =
                     number("limit_bytes").map_or(most, |n| usize::try_from(n).unwrap_or(most).min(most));
-                files::read(&self.attempt, text("path"), number("offset_bytes").unwrap_or(0), limit).await?
+                match self.image(text("path")).await {
+                    Some(said) => said,
+                    None => {
+                        let offset = number("offset_bytes").unwrap_or(0);
+                        files::read(&self.attempt, text("path"), offset, limit).await?
+                    }
+                }
             }
             "write_file" => files::write(&self.attempt, text("path"), text("content")).await?,
             "append_file" => files::append(&self.attempt, text("path"), text("content")).await?,

@@ -102,6 +102,7 @@ impl Worker {
         let Some(role) = self.roles.find(&ticket.role) else {
             return Err(End::not_retryable(format!("there is no role `{}` here", ticket.role)));
         };
+        toolbox.show_images(self.config.model.images_max, self.config.model.image_bytes_max);
         let files = context::files(toolbox.attempt());
         let todo = if role.reads_todo {
             read.todo(&self.store, toolbox.attempt().base()).await.map_err(|e| unavailable(&e))?

@@ -5,7 +5,7 @@ use super::auth::Reader;
 use super::error::{Answer, ApiError};
 use super::types::CallShown;
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query, State};
 use serde_json::Value;
 use shared::blob::BlobError;
 
@@ -14,18 +14,31 @@ const PAGE: usize = 500;
 /// A body is smaller than this, whatever the configuration of whoever wrote it.
 const BODY_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
+/// Where the search begins: for whoever reads the log anyway, and would search it from its start for each call.
+#[derive(serde::Deserialize)]
+pub(super) struct From {
+    /// Id of an event before the call's.
+    #[serde(default = "start")]
+    after: String,
+}
+
+fn start() -> String {
+    "0".into()
+}
+
 /// The call whose id begins so.
 pub(super) async fn show(
     State(api): State<Api>,
     Reader(caller): Reader,
     Path((goal, call)): Path<(String, String)>,
+    Query(from): Query<From>,
 ) -> Answer<CallShown> {
     api.goal_for(&caller, &goal).await?;
     let none = || ApiError::not_found("call", &call).hint("`muster logs GOAL --calls` lists them");
     if call.is_empty() {
         return Err(none());
     }
-    let record = find(&api, &goal, &call).await?.ok_or_else(none)?;
+    let record = find(&api, &goal, &call, from.after).await?.ok_or_else(none)?;
     let reference = record.get("body").and_then(Value::as_str).unwrap_or_default();
     let body = match reference.is_empty() {
         true => Value::Null,
@@ -41,8 +54,7 @@ pub(super) async fn show(
     Ok(Json(CallShown { record, body }))
 }
 
-async fn find(api: &Api, goal: &str, call: &str) -> Result<Option<Value>, ApiError> {
-    let mut after = "0".to_owned();
+async fn find(api: &Api, goal: &str, call: &str, mut after: String) -> Result<Option<Value>, ApiError> {
     loop {
         let events = api.store.events(goal, &after, PAGE).await?;
         let records = events.iter().filter(|e| e.event == "model_call");

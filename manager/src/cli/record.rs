@@ -209,10 +209,12 @@ async fn calls(client: &Client, id: &str, bytes_max: usize) -> Result<Vec<Call>,
         let page = client.get(&path).await?;
         let events: Vec<LogEvent> =
             items(&page, "events").iter().filter_map(|e| serde_json::from_value(e.clone()).ok()).collect();
-        for event in events.iter().filter(|e| e.event == "model_call") {
+        for (n, event) in events.iter().enumerate().filter(|(_, e)| e.event == "model_call") {
+            // The search for a call begins right before it: the log is read once, however long it is.
+            let before = n.checked_sub(1).and_then(|n| events.get(n)).map_or(&after, |e| &e.id);
             let record: Value = serde_json::from_str(&event.detail).unwrap_or_default();
             if seen.insert(text(&record, "call").to_owned()) {
-                let call = call(client, id, &event.key, &record).await?;
+                let call = call(client, id, &event.key, &record, before).await?;
                 bytes += call.request.to_string().len();
                 if bytes > bytes_max {
                     return Err(CliError::failed(
@@ -232,7 +234,7 @@ async fn calls(client: &Client, id: &str, bytes_max: usize) -> Result<Vec<Call>,
     }
 }
 
-async fn call(client: &Client, goal: &str, key: &str, record: &Value) -> Result<Call, CliError> {
+async fn call(client: &Client, goal: &str, key: &str, record: &Value, after: &str) -> Result<Call, CliError> {
     let id = text(record, "call");
     let mut made = Call {
         role: text(record, "role").to_owned(),
@@ -254,7 +256,8 @@ async fn call(client: &Client, goal: &str, key: &str, record: &Value) -> Result<
         if look > 0 {
             tokio::time::sleep(LOOK).await;
         }
-        let shown = client.get(&format!("/v1/goals/{}/calls/{}", segment(goal), segment(id))).await?;
+        let path = format!("/v1/goals/{}/calls/{}?after={}", segment(goal), segment(id), segment(after));
+        let shown = client.get(&path).await?;
         let body = shown.get("body").unwrap_or(&Value::Null);
         if body.get("cut").and_then(Value::as_bool) == Some(true) {
             return lost("was cut to size", "raise model.record_bytes_max (bytes) and run the goal again");

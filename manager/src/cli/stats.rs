@@ -58,6 +58,15 @@ fn drawn(stats: &Value) -> String {
     drawn
 }
 
+/// How much of the work passed its first review: `7 of 9 (77 %)`; nothing where none was reviewed.
+fn first_pass(used: &Value) -> String {
+    let (judged, passed) = (number(used, "judged"), number(used, "first_pass"));
+    match (passed * 100).checked_div(judged) {
+        None => String::new(),
+        Some(share) => format!("{passed} of {judged} ({share} %)"),
+    }
+}
+
 /// Calls by role, tier and model, and how the endpoints stand; nothing where no model was called yet.
 fn models(stats: &Value) -> String {
     let mut drawn = String::new();
@@ -74,13 +83,14 @@ fn models(stats: &Value) -> String {
                 format!("{} ({} cached)", number(u, "input_tokens"), number(u, "cached_tokens")),
                 count("output_tokens"),
                 dollars(number(u, "microusd")),
+                first_pass(u),
             ]
         })
         .collect();
     if !used.is_empty() {
         drawn.push('\n');
         drawn.push_str(&table(
-            &["ROLE", "TIER", "MODEL", "CALLS", "FAILED", "INPUT", "OUTPUT", "COST"],
+            &["ROLE", "TIER", "MODEL", "CALLS", "FAILED", "INPUT", "OUTPUT", "COST", "1ST PASS"],
             &used,
         ));
     }

@@ -67,6 +67,7 @@ fn drawn(found: &Findings) -> Check {
         yes(found.parallel_calls, "parallel calls"),
         yes(found.obeys_system, "system role"),
         yes(found.names_usage, "usage"),
+        (if found.sees_images { "images" } else { "no images" }).to_owned(),
     ];
     if found.reasons {
         words.push(if found.echo_reasoning { "reasoning, sent back".into() } else { "reasoning".into() });
@@ -120,8 +121,8 @@ mod tests {
         assert_eq!(check.state, State::Ok);
         assert_eq!(
             check.what,
-            "m: tools by native, structured by json_schema, NO parallel calls, NO system role, NO usage, context of \
-             4096 tokens (4 calls)"
+            "m: tools by native, structured by json_schema, NO parallel calls, NO system role, NO usage, no images, \
+             context of 4096 tokens (4 calls)"
         );
         let check = drawn(&Findings { calls_tools: false, takes_results: false, ..good });
         assert_eq!(check.state, State::Warn);

@@ -104,6 +104,7 @@ impl Replayer {
         if let Some(why) = unlearnt(call, raw) {
             return Ok(Picked::Refused(why));
         }
+        let raw = &shared::model::without_images(raw);
         let redacted = serde_json::from_str(&shared::model::redacted(&raw.to_string())).unwrap_or_default();
         if let Some(difference) = compare::difference(&call.request, &redacted) {
             return Err(format!("{}: {difference}", named(&asker, *next)));
@@ -155,6 +156,10 @@ fn named((role, key): &Asker, n: usize) -> String {
 
 /// What the recorded model was known not to take, and is asked for now.
 fn unlearnt(call: &Call, now: &Value) -> Option<&'static str> {
+    let shows = |request: &Value| request.to_string().contains("\"image_url\"");
+    if shows(now) && !shows(&call.request) {
+        return Some("images are not supported by this model");
+    }
     let kind = now.pointer("/response_format/type").and_then(Value::as_str);
     match (call.dialect.as_str(), kind) {
         ("json_object", Some("json_schema")) => Some("response_format json_schema is not supported"),

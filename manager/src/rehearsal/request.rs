@@ -207,12 +207,15 @@ fn flag(value: Option<&Value>, name: &str) -> Result<bool, String> {
     }
 }
 
-/// Content as text; `None` when it is neither text nor parts of text. Null is an empty one.
+/// Content as text; `None` when it is neither text nor parts of text and images. Null is an empty one.
 fn content(value: Option<&Value>) -> Option<String> {
     match value {
         None | Some(Value::Null) => Some(String::new()),
         Some(Value::String(text)) => Some(text.clone()),
-        Some(Value::Array(parts)) => parts.iter().map(|p| text(p, "text")).collect(),
+        // Images stand beside the words and say nothing here.
+        Some(Value::Array(parts)) => {
+            parts.iter().filter(|p| text(p, "type") != Some("image_url")).map(|p| text(p, "text")).collect()
+        }
         Some(Value::Bool(_) | Value::Number(_) | Value::Object(_)) => None,
     }
 }

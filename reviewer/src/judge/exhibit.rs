@@ -1,8 +1,9 @@
 //! What the judge is shown of a deliverable: the report and the files, lines numbered, within a budget.
 
 use super::Case;
-use crate::deliverable::{DeliverableError, Text};
+use crate::deliverable::{Content, DeliverableError, Text};
 use serde::Serialize;
+use shared::model::Image;
 use shared::ticket::Report;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -81,6 +82,26 @@ pub(super) async fn files_shown(
         files.push(FileShown { path: (*path).into(), note, text });
     }
     Ok((files, paths.len().saturating_sub(FILES_MAX)))
+}
+
+/// The images among the files that the prompt names, as far as they may be shown.
+pub(super) async fn images_shown(
+    case: &Case<'_>,
+    files: &[FileShown],
+    most: usize,
+    bytes_max: u64,
+) -> Result<Vec<Image>, DeliverableError> {
+    let mut images = vec![];
+    for file in files.iter().filter(|f| f.text.is_empty()) {
+        let small = case.deliverable.entry(&file.path).is_some_and(|e| e.size_bytes <= bytes_max);
+        if images.len() < most
+            && small
+            && let Content::Is(bytes) = case.deliverable.content(&file.path).await?
+        {
+            images.extend(Image::of(&file.path, &bytes));
+        }
+    }
+    Ok(images)
 }
 
 /// Numbered lines of the head (two thirds of the share) and of the tail; whether that is all.

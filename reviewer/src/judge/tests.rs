@@ -111,7 +111,14 @@ async fn judge_with(f: &Fixture, answers: Vec<Value>) -> Judged {
     let script = Script::start(answers).await;
     let config = config::Model { url: script.url.clone(), standard: "m".into(), ..Default::default() };
     let model = Model::new(&config).unwrap();
-    let judge = Judge { model: Some(&model), tier: Tier::Standard, blobs: &f.blobs, shown_bytes_max: 10_000 };
+    let judge = Judge {
+        model: Some(&model),
+        tier: Tier::Standard,
+        blobs: &f.blobs,
+        shown_bytes_max: 10_000,
+        images_max: 4,
+        image_bytes_max: 1_000,
+    };
     let goal = Goal {
         text: "Find the total".into(),
         constraints: vec!["numbers only from the file".into()],
@@ -144,6 +151,20 @@ async fn a_verdict_with_evidence_that_resolves_passes() {
     assert_eq!(items[0].item, "The total is named");
     assert_eq!(items[1].item, GOAL_ITEM);
     assert_eq!((judged.records.len(), judged.records[0].tokens()), (1, 120));
+}
+
+#[tokio::test]
+async fn delivered_images_are_shown_to_the_judge_within_the_caps() {
+    let png = b"\x89PNG\r\n\x1a\nchart".as_slice();
+    let large = [png, &[0; 2_000]].concat();
+    let mut f = Fixture::new(&[], &[("outputs/p.png", png), ("outputs/q.png", &large)]).await;
+    f.ticket.outputs = vec!["outputs/p.png".into(), "outputs/q.png".into()];
+    let judged = judge_with(&f, vec![answer(&[item(1, true, "outputs/p.png")])]).await;
+    assert!(judged.result.unwrap()[0].pass);
+    let asked = judged.script.asked()[0]["messages"][1]["content"].as_array().unwrap().clone();
+    let kinds: Vec<&str> = asked.iter().map(|p| p["type"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["text", "text", "image_url"]);
+    assert_eq!(asked[1]["text"], "[image `outputs/p.png`]");
 }
 
 #[tokio::test]
@@ -242,7 +263,14 @@ async fn i9_goal_constraints_and_checklist_stand_word_for_word_in_the_prompt() {
 async fn i7_no_model_is_no_pass_but_a_cause_that_names_it() {
     let f = fixture().await;
     let deliverable = f.deliverable().await;
-    let judge = Judge { model: None, tier: Tier::Standard, blobs: &f.blobs, shown_bytes_max: 10_000 };
+    let judge = Judge {
+        model: None,
+        tier: Tier::Standard,
+        blobs: &f.blobs,
+        shown_bytes_max: 10_000,
+        images_max: 4,
+        image_bytes_max: 1_000,
+    };
     let case = Case {
         goal: &Goal::default(),
         ticket: &f.ticket,

@@ -19,6 +19,12 @@ pub struct Model {
     pub wire: Wire,
     /// How tools are called.
     pub dialect: Dialect,
+    /// Whether images of the workspace are shown to the models.
+    pub images: Images,
+    /// Images of one conversation; 0: none is shown.
+    pub images_max: usize,
+    /// Bytes of one image; a larger one is named in words.
+    pub image_bytes_max: u64,
     /// Try out a model's ways when the fleet meets it for the first time: a few short calls.
     pub probe: bool,
     /// What was learnt of a model is forgotten after this, in seconds.
@@ -139,6 +145,17 @@ pub enum Wire {
     Anthropic,
 }
 
+/// Whether models are shown images.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Images {
+    /// The probe finds out, or a refusal.
+    #[default]
+    Auto,
+    Yes,
+    No,
+}
+
 /// How a model is told of tools and calls them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -253,6 +270,9 @@ impl Default for Model {
             strong: String::new(),
             wire: Wire::Auto,
             dialect: Dialect::Auto,
+            images: Images::Auto,
+            images_max: 8,
+            image_bytes_max: 1024 * 1024,
             probe: true,
             probe_expiry_s: 7 * 86_400,
             connect_timeout_ms: 5_000,

@@ -89,6 +89,11 @@ fn conversation(messages: &[Message]) -> (String, Vec<Value>) {
                 system.push_str(text);
             }
             Message::User(text) => push("user", text_blocks(text)),
+            Message::Image(image) => {
+                let mut blocks = text_blocks(&image.caption());
+                blocks.push(image.anthropic());
+                push("user", blocks);
+            }
             Message::Tool { call_id, content } => push(
                 "user",
                 vec![json!({"type": "tool_result", "tool_use_id": id(call_id), "content": content})],

@@ -125,6 +125,8 @@ pub(super) struct Traits {
     pub(super) no_stream_options: bool,
     /// Marks of what is to be cached are refused.
     pub(super) no_cache_control: bool,
+    /// It takes no images: they are named in words.
+    pub(super) no_images: bool,
     /// All of this was found by a probe, not only learnt from refusals.
     pub(super) probed: bool,
     /// Reasoning must be sent back with the turn that it belongs to (A15).
@@ -148,6 +150,7 @@ pub(super) enum Refused {
     StreamOptions,
     MissingReasoning,
     CacheControl,
+    Images,
 }
 
 impl Refused {
@@ -182,6 +185,8 @@ impl Refused {
             "tool_choice",
         ]) {
             Some(Self::Format)
+        } else if any(&["image", " vision", "multimodal", "multi-modal", "mmproj"]) {
+            Some(Self::Images)
         } else {
             None
         }

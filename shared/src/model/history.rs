@@ -15,7 +15,7 @@ pub(super) fn problem(messages: &[Message]) -> Option<String> {
             Message::Tool { call_id, .. } => {
                 return Some(format!("the history answers the call `{call_id}` out of turn"));
             }
-            Message::System(_) | Message::User(_) | Message::Assistant { .. } => {
+            Message::System(_) | Message::User(_) | Message::Image(_) | Message::Assistant { .. } => {
                 if let Some(id) = open.first() {
                     return Some(format!("the history never answers the call `{id}`"));
                 }

@@ -17,7 +17,7 @@ pub(super) fn body(request: &Request<'_>) -> Value {
     let traits = request.traits;
     let mut body = json!({
         "model": request.model,
-        "messages": request.messages.iter().map(|m| message(m, traits)).collect::<Vec<_>>(),
+        "messages": conversation(request.messages, traits),
         "stream": true,
     });
     let limit = if traits.max_completion_tokens { "max_completion_tokens" } else { "max_tokens" };
@@ -57,10 +57,40 @@ pub(super) fn body(request: &Request<'_>) -> Value {
     body
 }
 
+/// The turns. Images are parts of one message with the user's words beside them; a message without any stays plain text.
+fn conversation(messages: &[Message], traits: Traits) -> Vec<Value> {
+    let mut turns: Vec<Value> = Vec::with_capacity(messages.len());
+    for one in messages {
+        let turn = message(one, traits);
+        if let Some(last) = turns.last_mut()
+            && last["role"] == "user"
+            && turn["role"] == "user"
+            && (last["content"].is_array() || turn["content"].is_array())
+        {
+            let mut parts = parts(last["content"].take());
+            parts.extend(self::parts(turn["content"].clone()));
+            last["content"] = parts.into();
+        } else {
+            turns.push(turn);
+        }
+    }
+    turns
+}
+
+fn parts(content: Value) -> Vec<Value> {
+    if let Value::Array(parts) = content {
+        return parts;
+    }
+    vec![json!({"type": "text", "text": content})]
+}
+
 fn message(message: &Message, traits: Traits) -> Value {
     match message {
         Message::System(text) => json!({"role": "system", "content": text}),
         Message::User(text) => json!({"role": "user", "content": text}),
+        Message::Image(image) => {
+            json!({"role": "user", "content": [{"type": "text", "text": image.caption()}, image.openai()]})
+        }
         Message::Tool { call_id, content } => {
             json!({"role": "tool", "tool_call_id": call_id, "content": content})
         }

@@ -7,7 +7,7 @@ use super::dialect::{Dialect, content};
 use super::error::{ErrorClass, ModelError};
 use super::session::Session;
 use super::wire::{Draft, Format};
-use super::{Ask, CallRecord, Message, Model, arguments, ignore_wait, tolerant};
+use super::{Ask, CallRecord, Image, Message, Model, arguments, ignore_wait, tolerant};
 use crate::store::Store;
 use crate::ticket::Tier;
 use crate::tool::{Effect, ToolDecl};
@@ -21,6 +21,8 @@ const TOKENS_MAX: u32 = 1_024;
 /// A list of models is there within this time, or it is done without.
 const LIST_TIMEOUT: Duration = Duration::from_secs(5);
 const WORD: &str = "PINEAPPLE";
+/// A red square of 64 by 64 points.
+const RED: &[u8] = include_bytes!("probe/red.png");
 
 /// What a probe found, for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +42,8 @@ pub struct Findings {
     /// The structured answer was valid.
     pub valid_json: bool,
     pub obeys_system: bool,
+    /// It named the colour of an image; or the configuration says that it takes them.
+    pub sees_images: bool,
     /// Reasoning came, apart from the answer or before it.
     pub reasons: bool,
     /// It must be sent back.
@@ -97,6 +101,7 @@ impl Model {
         probe.system().await?;
         probe.tools().await?;
         probe.structured().await?;
+        probe.images().await?;
         let Probe { mut found, read, unread, .. } = probe;
         if read == 0 {
             // Hopes that nothing spoke against are no findings.
@@ -107,6 +112,7 @@ impl Model {
         found.dialect = traits.dialect.speech().word().into();
         found.structured = traits.rung.as_str().into();
         found.echo_reasoning = traits.echo_reasoning;
+        found.sees_images = self.inner.memory.takes_images(traits);
         found.context_window = self.listed_window(&name).await;
         if let Some(store) = store {
             let (endpoint, expiry_s) = (self.inner.endpoint(&name), self.inner.config.probe_expiry_s);
@@ -307,6 +313,30 @@ impl Probe<'_> {
         let draft = self.ask(&messages, &[], Some(&format)).await?;
         let candidates = draft.map(|d| tolerant::candidates(&d.text)).unwrap_or_default();
         self.found.valid_json = candidates.iter().any(|v| v["answer"].is_i64());
+        Ok(())
+    }
+
+    /// One that drops images without a word names no colour; one that cannot refuses, which is learnt on the way.
+    async fn images(&mut self) -> Result<(), ModelError> {
+        let memory = &self.model.inner.memory;
+        if !memory.asks_for_images() {
+            return Ok(());
+        }
+        let Some(image) = Image::of("square.png", RED) else { return Ok(()) };
+        let name = self.model.name(self.tier).to_owned();
+        let messages = [
+            Message::User("Which colour has this square? Answer with the name of the colour alone.".into()),
+            Message::Image(image),
+        ];
+        let draft = match self.ask(&messages, &[], None).await {
+            Ok(draft) => draft,
+            // What else a server may say to an image: it does not take it.
+            Err(error) if matches!(error.class, ErrorClass::Ours | ErrorClass::Overload) => None,
+            Err(error) => return Err(error),
+        };
+        if !draft.is_some_and(|d| d.text.to_lowercase().contains("red")) {
+            memory.sees_none(&name);
+        }
         Ok(())
     }
 }

@@ -195,6 +195,7 @@ impl<'a> Session<'a> {
         }
         loop {
             let traits = self.inner.memory.of(self.model);
+            let shows_images = super::image::images(messages) > 0 && self.inner.memory.takes_images(traits);
             let fault = match self.request(messages, format, traits).await {
                 Ok(draft) => return Ok(draft),
                 Err(fault) => fault,
@@ -206,6 +207,7 @@ impl<'a> Session<'a> {
                 // Nobody asked for it: the words of the error only sound like that.
                 Refused::Tools => !self.ask.tools.is_empty() && traits.dialect == Dialect::Native,
                 Refused::Format => format.is_some(),
+                Refused::Images => shows_images && self.inner.memory.asks_for_images(),
                 Refused::JsonMode
                 | Refused::Form
                 | Refused::MaxTokens

@@ -35,6 +35,8 @@ pub(super) fn text_bytes(messages: &[Message]) -> usize {
         Message::System(text) | Message::User(text) => text.len(),
         Message::Tool { content, .. } => content.len(),
         Message::Assistant { text, .. } => text.len(),
+        // No word of it is counted by bytes.
+        Message::Image(_) => 0,
     };
     messages.iter().map(of).sum()
 }

@@ -6,9 +6,11 @@ mod conformance;
 mod fake;
 mod faults;
 mod fuzz;
+mod images;
 mod ladder;
 mod probe;
 mod reading;
+mod shapes;
 mod structured;
 
 use super::*;

@@ -38,6 +38,9 @@ pub struct Used {
     pub cached_tokens: u64,
     /// Millionths of a dollar.
     pub microusd: u64,
+    /// Tickets that it worked on last before their first verdict, and how many of these passed.
+    pub judged: u64,
+    pub first_pass: u64,
 }
 
 /// Whose budget it is.
@@ -165,6 +168,8 @@ impl Store {
                 output_tokens: number("output"),
                 cached_tokens: number("cached"),
                 microusd: number("microusd"),
+                judged: number("judged"),
+                first_pass: number("first_pass"),
             });
         }
         found.sort_by(|a, b| (&a.role, &a.tier, &a.model).cmp(&(&b.role, &b.tier, &b.model)));

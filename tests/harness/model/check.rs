@@ -74,6 +74,20 @@ fn history(body: &Value, found: &mut Vec<String>) {
             "system" if n > 0 && messages[..n].iter().any(|m| m["role"] != "system") => {
                 found.push(format!("message {n}: a system message in the middle"));
             }
+            // Words and images, as a provider takes them.
+            "user" if message["content"].is_array() => {
+                let parts = message["content"].as_array().map_or(&[][..], Vec::as_slice);
+                let sound = |p: &Value| match p["type"].as_str() {
+                    Some("text") => p["text"].as_str().is_some_and(|t| !t.trim().is_empty()),
+                    Some("image_url") => {
+                        p["image_url"]["url"].as_str().is_some_and(|u| u.starts_with("data:image/"))
+                    }
+                    Some(_) | None => false,
+                };
+                if parts.is_empty() || !parts.iter().all(sound) {
+                    found.push(format!("message {n} ({role}) has parts that are not sound"));
+                }
+            }
             "system" | "user" => {
                 if message["content"].as_str().is_none_or(|c| c.trim().is_empty()) {
                     found.push(format!("message {n} ({role}) is empty"));

@@ -8,6 +8,9 @@ const KEPT: usize = 6;
 const OLD_BYTES: usize = 200;
 const RECENT_BYTES: usize = 4_000;
 
+/// What an image weighs beside text.
+const IMAGE_BYTES: usize = 8_000;
+
 /// Shortens old tool results and texts in place; system prompt and task stay verbatim (I9), and every call keeps
 /// its answer. `false`: there was nothing worth dropping, the same again would not fit either.
 pub(crate) fn compact(messages: &mut [Message]) -> bool {
@@ -15,6 +18,10 @@ pub(crate) fn compact(messages: &mut [Message]) -> bool {
     let recent = messages.len().saturating_sub(KEPT);
     for (at, message) in messages.iter_mut().enumerate().skip(2) {
         let keep = if at < recent { OLD_BYTES } else { RECENT_BYTES };
+        if let Message::Image(image) = message {
+            *message = Message::User(image.placeholder("left out; read it again if it is needed"));
+            continue;
+        }
         match message {
             Message::Tool { content, .. } => shorten(content, keep),
             Message::Assistant { text, reasoning, calls } => {
@@ -32,7 +39,7 @@ pub(crate) fn compact(messages: &mut [Message]) -> bool {
                     }
                 }
             }
-            Message::System(_) | Message::User(_) => {}
+            Message::System(_) | Message::User(_) | Message::Image(_) => {}
         }
     }
     let after: usize = messages.iter().map(size).sum();
@@ -42,6 +49,8 @@ pub(crate) fn compact(messages: &mut [Message]) -> bool {
 fn size(message: &Message) -> usize {
     match message {
         Message::System(text) | Message::User(text) | Message::Tool { content: text, .. } => text.len(),
+        // Some 2,000 tokens, whatever its bytes.
+        Message::Image(_) => IMAGE_BYTES,
         Message::Assistant { text, reasoning, calls } => {
             let calls: usize = calls
                 .iter()
@@ -89,6 +98,19 @@ mod tests {
         let Message::Tool { content, .. } = &messages[3] else { panic!() };
         assert!(content.len() < 300 && content.contains("left out"));
         assert!(!compact(&mut messages), "b4: a second time there is nothing to drop");
+    }
+
+    #[test]
+    fn a19_images_go_first_and_leave_their_names() {
+        let png = shared::model::Image::of("data/a.png", b"\x89PNG\r\n\x1a\n").unwrap();
+        let mut messages = vec![
+            Message::System("s".into()),
+            Message::User("t".into()),
+            Message::Image(png),
+            Message::User("u".into()),
+        ];
+        assert!(compact(&mut messages));
+        assert!(matches!(&messages[2], Message::User(text) if text.contains("`data/a.png`")), "{messages:?}");
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! read_file, write_file, append_file, list_files: text files of the attempt.
 
 use super::ToolError;
+use shared::model::Image;
 use shared::sandbox::WORKSPACE;
 use shared::workspace::{Attempt, FileError, mime_of};
 
 /// Files shown in one listing.
 const LISTED_MAX: usize = 500;
+/// Enough of a file to see that it is an image.
+const HEAD_BYTES: usize = 64;
 /// Files named when a path does not exist.
 const NAMED_MAX: usize = 20;
 
@@ -41,6 +44,26 @@ pub(super) async fn read(
     }
     let next = if to < length { format!("; go on with offset_bytes {to}") } else { String::new() };
     Ok(format!("{text}\n[bytes {from} to {to} of {length}{next}]"))
+}
+
+/// The image at that path, or its bytes when they are more than `bytes_max`; with the path as the workspace has it. `None`:
+/// no image.
+pub(super) async fn image(
+    attempt: &Attempt,
+    path: &str,
+    bytes_max: u64,
+) -> Option<(String, Result<Image, u64>)> {
+    let path = relative(path);
+    if bytes_max == 0 || !mime_of(path).starts_with("image/") {
+        return None;
+    }
+    let (head, length) = attempt.read_part(path, 0, HEAD_BYTES).await.ok()?;
+    Image::of(path, &head)?;
+    if length > bytes_max {
+        return Some((path.into(), Err(length)));
+    }
+    let bytes = attempt.read(path, bytes_max).await.ok()?;
+    Some((path.into(), Ok(Image::of(path, &bytes)?)))
 }
 
 /// The text of a part, without half characters at its ends; where it begins and ends. `None`: not text.

@@ -355,6 +355,34 @@ async fn files_are_written_appended_read_in_parts_and_listed() {
 }
 
 #[tokio::test]
+async fn an_image_that_is_read_is_shown_within_the_caps() {
+    let fixture = Fixture::new();
+    let mut tools = fixture.tools().await;
+    let image = |path: &str, bytes: usize| {
+        let file = tools.attempt().folder().join(path);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, [b"\x89PNG\r\n\x1a\n".as_slice(), &vec![0; bytes]].concat()).unwrap();
+    };
+    for (path, bytes) in [("data/a.png", 10), ("data/b.png", 10), ("data/huge.png", 5_000)] {
+        image(path, bytes);
+    }
+    put(&tools, "data/fake.png", "no image at all");
+    // A direct call shows nobody anything.
+    assert!(told(&mut tools, "read_file", json!({"path": "data/a.png"})).await.contains("not a text file"));
+    tools.show_images(1, 1_000);
+    let read = async |tools: &mut ToolBox, path: &str| {
+        tools.call("read_file", &json!({"path": path})).await.unwrap().text
+    };
+    assert!(read(&mut tools, "/workspace/data/a.png").await.contains("shown below"));
+    assert!(read(&mut tools, "data/b.png").await.contains("no more images"));
+    assert!(read(&mut tools, "data/huge.png").await.contains("too large to be shown (at most 1000)"));
+    assert_eq!(read(&mut tools, "data/fake.png").await, "no image at all");
+    let shown: Vec<String> = tools.take_images().into_iter().map(|i| i.path).collect();
+    assert_eq!(shown, ["data/a.png"]);
+    assert!(tools.take_images().is_empty());
+}
+
+#[tokio::test]
 async fn a_call_that_is_cut_loses_pythons_variables_but_nothing_else() {
     let fixture = Fixture::new();
     let mut tools = fixture.tools().await;

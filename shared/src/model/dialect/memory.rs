@@ -10,11 +10,34 @@ pub(in crate::model) struct Memory {
     known: Mutex<HashMap<String, Traits>>,
     /// The configured dialect: then nothing steps down.
     forced: Option<Dialect>,
+    /// As configured; `None`: found out.
+    takes_images: Option<bool>,
 }
 
 impl Memory {
-    pub(in crate::model) fn new(configured: config::Dialect) -> Self {
-        Self { known: Mutex::default(), forced: Dialect::forced(configured) }
+    pub(in crate::model) fn new(configured: config::Dialect, images: config::Images) -> Self {
+        let takes_images = match images {
+            config::Images::Auto => None,
+            config::Images::Yes => Some(true),
+            config::Images::No => Some(false),
+        };
+        Self { known: Mutex::default(), forced: Dialect::forced(configured), takes_images }
+    }
+
+    /// Whether images are sent as they are.
+    pub(in crate::model) fn takes_images(&self, traits: Traits) -> bool {
+        self.takes_images.unwrap_or(!traits.no_images)
+    }
+
+    /// Whether that is to be found out.
+    pub(in crate::model) fn asks_for_images(&self) -> bool {
+        self.takes_images.is_none()
+    }
+
+    /// It saw nothing in an image that it was shown.
+    pub(in crate::model) fn sees_none(&self, model: &str) {
+        let used = self.of(model);
+        self.learn(model, Refused::Images, used);
     }
 
     /// What a model is hoped to do before anything is known.
@@ -114,6 +137,7 @@ impl Memory {
             Refused::Temperature => traits.no_temperature = true,
             Refused::StreamOptions => traits.no_stream_options = true,
             Refused::MissingReasoning => traits.echo_reasoning = true,
+            Refused::Images => traits.no_images = true,
             Refused::CacheControl => traits.no_cache_control = true,
         }
         let learnt = *traits != used;

@@ -47,6 +47,10 @@ pub(super) fn rewrite(messages: &[Message], tools: &[ToolDecl], forms: &Forms) -
                 open.clear();
                 out.push(Message::User(format!("{results}\n\n{text}")));
             }
+            Message::Image(_) => {
+                flush(&mut open, &mut out);
+                out.push(message.clone());
+            }
             Message::System(_) | Message::User(_) => out.push(message.clone()),
             Message::Assistant { text, reasoning, calls } => {
                 flush(&mut open, &mut out);

@@ -8,9 +8,10 @@ use crate::model::error::{ErrorClass, Fault, redact};
 use crate::model::exchange::{Bounds, Post, exchange};
 use crate::model::tolerant::{self, Thought};
 use crate::model::wire::{Draft, Format, Request};
-use crate::model::{CallRecord, Finish, Message, Usage, history, size, transcript, wording};
+use crate::model::{CallRecord, Finish, Message, Usage, history, image, size, transcript, wording};
 use bytes::Bytes;
 use secrecy::ExposeSecret;
+use std::borrow::Cow;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -40,7 +41,11 @@ impl Session<'_> {
             || messages.iter().any(|m| matches!(m, Message::Assistant { calls, .. } if !calls.is_empty()));
         let talks_of_tools = !self.ask.tools.is_empty() || has_calls();
         let speech = if talks_of_tools { traits.dialect } else { Dialect::Native }.speech();
-        let dressed = speech.dress(messages, self.ask.tools);
+        let shown = match self.inner.memory.takes_images(traits) {
+            true => Cow::Borrowed(messages),
+            false => image::in_words(messages),
+        };
+        let dressed = speech.dress(&shown, self.ask.tools);
         let mut sent = dressed.messages;
         if let Some(format) = format
             && traits.rung != Rung::JsonSchema
@@ -67,7 +72,7 @@ impl Session<'_> {
         // Thousands of calls wait at once: while one does, its prompt is bytes and nothing else.
         let (bytes, prompt_hash) = (Bytes::from(body.to_string()), history::prompt_hash(&body));
         drop(body);
-        let prompt_bytes = bytes.len();
+        let prompt_bytes = image::weight(bytes.len(), &sent);
         // I7: what it may cost at worst is set aside before it is sent.
         let worst = Worst::of(prompt_bytes, output_tokens_max, config.price(self.model));
         let entered = match (&self.governor, self.account) {
@@ -164,8 +169,12 @@ impl Session<'_> {
             && config.record_bytes_max > 0
         {
             let key = config.api_key.expose_secret();
+            let has_images = image::images(&shown) > 0;
             record.body = account.keep_body(|| {
-                let body = serde_json::from_slice(&bytes).unwrap_or_default();
+                let mut body = serde_json::from_slice(&bytes).unwrap_or_default();
+                if has_images {
+                    body = image::without_images(&body);
+                }
                 transcript::text(&body, outcome.as_ref(), key, config.record_bytes_max)
             });
         }

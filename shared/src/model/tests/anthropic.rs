@@ -180,3 +180,25 @@ async fn neighbouring_turns_of_one_role_are_one_turn() {
         fake.requests()[0]["messages"].as_array().unwrap().iter().map(|m| m["role"].clone()).collect();
     assert_eq!(json!(roles), json!(["user", "assistant", "user"]));
 }
+
+#[tokio::test]
+async fn b7_a_server_that_refuses_cache_marks_gets_none_from_then_on() {
+    let says = |text: &str| {
+        let mut events = vec![start(), begins(0, json!({"type": "text", "text": ""}))];
+        events.push(delta(0, json!({"type": "text_delta", "text": text})));
+        events.extend(ends("end_turn", 1));
+        messages(&events)
+    };
+    let refused = Answer::Json(
+        400,
+        json!({"type": "error", "error": {"type": "invalid_request_error",
+            "message": "system.0.cache_control: Extra inputs are not permitted"}}),
+    );
+    let fake = Fake::start(vec![refused, says("one"), says("two")]).await;
+    let model = anthropic(&fake);
+    for word in ["one", "two"] {
+        assert_eq!(chat_with(&model, &hello(), &tools()).await.unwrap().text, word);
+    }
+    let marks: Vec<bool> = fake.requests().iter().map(|r| r.to_string().contains("cache_control")).collect();
+    assert_eq!(marks, [true, false, false]);
+}

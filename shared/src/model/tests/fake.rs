@@ -49,6 +49,42 @@ pub(in crate::model) fn messages(events: &[Value]) -> Answer {
     Answer::Stream(events.iter().map(event).collect(), Ending::Close)
 }
 
+/// The same answer as a stream: text and arguments in pieces of a few characters, the usage at the end.
+pub(in crate::model) fn streamed(answer: Answer) -> Answer {
+    let Answer::Json(200, body) = answer else { return answer };
+    let pieces = |text: &str| -> Vec<String> {
+        let chars: Vec<char> = text.chars().collect();
+        chars.chunks(3).map(|c| c.iter().collect()).collect()
+    };
+    let mut events = vec![];
+    for choice in body["choices"].as_array().into_iter().flatten() {
+        let message = &choice["message"];
+        events.push(chunk(json!({"role": "assistant", "content": null}), None));
+        for field in ["reasoning_content", "content"] {
+            let text = message[field].as_str().unwrap_or_default();
+            events.extend(pieces(text).into_iter().map(|piece| chunk(json!({field: piece}), None)));
+        }
+        for (index, call) in message["tool_calls"].as_array().into_iter().flatten().enumerate() {
+            let mut call = call.clone();
+            call["index"] = index.into();
+            // What is no text comes in one piece, as the servers have it that send such things.
+            let arguments = call["function"]["arguments"].as_str().map(pieces).unwrap_or_default();
+            if !arguments.is_empty() {
+                call["function"]["arguments"] = "".into();
+            }
+            events.push(chunk(json!({"tool_calls": [call]}), None));
+            events.extend(arguments.into_iter().map(|piece| {
+                chunk(json!({"tool_calls": [{"index": index, "function": {"arguments": piece}}]}), None)
+            }));
+        }
+        events.push(chunk(json!({}), choice["finish_reason"].as_str()));
+    }
+    let mut last = body.clone();
+    last["choices"] = json!([]);
+    events.push(last);
+    Answer::sse(&events)
+}
+
 /// A whole answer with that message.
 pub(in crate::model) fn whole(message: Value, finish: &str) -> Answer {
     Answer::Json(
@@ -134,6 +170,8 @@ pub(in crate::model) fn config(fake: &Fake) -> config::Model {
         standard: "m".into(),
         idle_timeout_ms: 5_000,
         call_timeout_ms: 10_000,
+        // Where it matters a test asks for `Auto`.
+        images: config::Images::Yes,
         ..config::Model::default()
     }
 }
@@ -286,6 +324,8 @@ fn messages_problems(request: &Value) -> Vec<String> {
                     open.push_back(id);
                 }
                 Some("thinking") if b == 0 && block["signature"].as_str().is_some_and(|s| !s.is_empty()) => {}
+                Some("image")
+                    if block["source"]["type"] == "base64" && block["source"]["data"].is_string() => {}
                 Some("redacted_thinking") if block["data"].is_string() => {}
                 Some(_) | None => problems.push(format!("the block {block} is not sound")),
             }

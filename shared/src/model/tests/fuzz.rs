@@ -1,7 +1,8 @@
 //! Seeded mutation of what models send: the reader of lines, the tolerant parser, the dialects and both wire formats
 //! (the envelope's own is in `codec`). Nothing may panic, and what is read must not depend on how the bytes were cut.
 //!
-//! `MUSTER_FUZZ_SECONDS` is the time of each target (`tests/soak.sh` takes ten minutes); `MUSTER_FUZZ_SEED` repeats a
+//! `MUSTER_FUZZ_SECONDS` is the time of each target (`tests/run.sh`, and so CI, gives the five of them a minute together,
+//! `tests/soak.sh` takes ten minutes each); `MUSTER_FUZZ_SEED` repeats a
 //! run. The corpus is kept in `tests/fixtures/fuzz/<target>` beside the real answers in `tests/fixtures/model`; an input
 //! that panics is written there, so that it is tried first from then on.
 

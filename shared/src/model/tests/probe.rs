@@ -41,6 +41,7 @@ async fn a_model_that_can_all_of_it() {
         valid_json: true,
         obeys_system: true,
         names_usage: true,
+        sees_images: true,
         requests: 4,
         ..Findings::default()
     };

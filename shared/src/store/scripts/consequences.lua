@@ -197,13 +197,15 @@ end
 local function goal_answered(g, who, note)
   rcall('ZREM', P .. 'ask', 'g:' .. g.id)
   rcall('ZREM', P .. 'tbp', g.id)
-  local sealed = g.sealed == '1'
+  local sealed, cause = g.sealed == '1', rcall('HGET', gk(g.id), 'cause')
   rcall('HSET', gk(g.id), 'state', sealed and 'running' or 'planning', 'stalls', 0, 'losses', 0, 'cause', '', 'cause_detail', '',
     'due_at', '', 'broke', '', 'updated_at', NOW)
   g.state = sealed and 'running' or 'planning'
   g.broke = ''
   event(g.id, 'goal_answered', nil, 'needs_human', g.state, who, note)
-  inbox(g, sealed and 'answered' or 'plan', nil, note)
+  -- Money is no word about the plan: nobody is asked to look at it again.
+  local money = cause == 'budget' or cause == 'tenant_budget'
+  inbox(g, not sealed and 'plan' or money and 'idle' or 'answered', nil, note)
   rings_open(g)
 end
 -- Whether a manager's call carries the goal's lease: nil when it does, else the answer.

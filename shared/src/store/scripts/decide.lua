@@ -2,6 +2,13 @@
 -- decide: per review id, epoch, lease id, verdict, pass, comment, has roots, base root, new root
 -- answers a word each: OK DUP FENCED MOVED GONE CANCELLED ESCALATED
 local out = {}
+-- Whether the first work on a ticket was accepted, for whoever's model did it (the label of `settle`).
+local function judged(t, pass)
+  local by = t.made_by
+  if by == '' or rcall('HSETNX', hk(t.id), 'judged', pass and '1' or '0') == 0 then return end
+  rcall('HINCRBY', P .. 'use:' .. by, 'judged', 1)
+  if pass then rcall('HINCRBY', P .. 'use:' .. by, 'first_pass', 1) end
+end
 for i = 1, #ARGV, 9 do
   local id, epoch, lease, verdict, pass, comment = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4] == '1', ARGV[i + 5]
   local publishes, base, root = ARGV[i + 6] == '1', ARGV[i + 7], ARGV[i + 8]
@@ -14,6 +21,7 @@ for i = 1, #ARGV, 9 do
   elseif cancelled_instead(t, acc, { word = 'cancelled' }) then
     out[#out + 1] = 'CANCELLED'
   else
+    judged(t, pass)
     local set = { acc[1], acc[2], 'verdict', verdict, 'review_comment', comment }
     if pass then
       local report = t.result

@@ -22,6 +22,8 @@ if label ~= '' then
     redis.call('HINCRBY', use, 'calls', 1)
     for i, f in ipairs({ 'input', 'output', 'cached', 'failed' }) do redis.call('HINCRBY', use, f, ARGV[7 + i]) end
     redis.call('HINCRBY', use, 'microusd', ARGV[5])
+    -- Whose work it is that a reviewer will see.
+    if t and string.sub(label, 1, 7) == 'worker|' and t.made_by ~= label then redis.call('HSET', hk(id), 'made_by', label) end
   end
 end
 event(goal, 'model_call', t, '', '', '', ARGV[6])

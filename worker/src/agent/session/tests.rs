@@ -48,7 +48,9 @@ fn assert_paired(messages: &[Message]) {
                 assert!(open.is_empty(), "unanswered: {open:?}");
                 open = calls.iter().map(|c| c.id.clone()).collect();
             }
-            Message::System(_) | Message::User(_) => assert!(open.is_empty(), "unanswered: {open:?}"),
+            Message::System(_) | Message::User(_) | Message::Image(_) => {
+                assert!(open.is_empty(), "unanswered: {open:?}");
+            }
         }
     }
 }
