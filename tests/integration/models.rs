@@ -1,13 +1,19 @@
 //! What whole fleets do with models that stall, refuse or speak other dialects, and with workers that die in a call.
 
+use harness::desk::Desk;
 use harness::fleet::{Fleet, Role};
 use harness::model::{Answer, Asked, Model};
 use harness::script::{company, key_of, output_of, plan, ticket, verdict, work};
 use harness::{scale, wait};
 use serde_json::{Value, json};
+use shared::config;
+use shared::goal::NewGoal;
+use shared::model::{Account, Ask, Message, ignore_wait};
+use shared::ticket::Tier;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 
 const BUDGET: u64 = 20_000;
 
@@ -239,5 +245,93 @@ async fn i10_i12_every_call_can_be_looked_into_and_no_key_is_in_it() {
     assert_eq!(roles, ["planner", "reviewer", "worker"]);
     let drawn = fleet.muster(&["stats"]).await.unwrap().stdout;
     assert!(drawn.contains("worker") && drawn.contains("0 in flight, 0 waiting"), "{drawn}");
+    assert!(drawn.contains("1 of 1 (100 %)"), "its work passed the first review: {drawn}");
     fleet.oracle().await.unwrap();
+}
+
+/// What is sent in front of what belongs to one ticket: a provider that keeps it pays for it once (B7).
+#[tokio::test]
+async fn b7_requests_of_a_role_begin_with_the_same_bytes_and_turns_only_grow() {
+    const CONSTRAINT: &str = "at most 300 words";
+    let model =
+        Model::start(company(vec![ticket("a", &[]), ticket("b", &[]), ticket("whole", &["a", "b"])])).await;
+    let model = model.unwrap();
+    let fleet = Fleet::plan().workers(2).model(&model.url()).start().await.unwrap();
+    let api = fleet.api();
+    let goal =
+        api.submit(&json!({"text": "the same words first", "constraints": [CONSTRAINT]})).await.unwrap();
+    api.reaches(&goal, &["done"]).await.unwrap();
+    let asked = model.asked();
+    let text = |a: &Asked, n: usize| a.messages()[n]["content"].as_str().unwrap_or_default().to_owned();
+    let (work, reviews): (Vec<&Asked>, Vec<&Asked>) =
+        asked.iter().filter(|a| a.schema() != "plan").partition(|a| a.schema().is_empty());
+    for requests in [&work, &reviews] {
+        assert!(requests.len() >= 3);
+        let first = requests[0];
+        for other in requests.iter().skip(1) {
+            assert_eq!(text(first, 0), text(other, 0), "the system prompt knows no ticket and no clock");
+            assert_eq!(first.body["tools"], other.body["tools"], "the same tools in the same order");
+            let (one, two) = (text(first, 1), text(other, 1));
+            let shared = one.bytes().zip(two.bytes()).take_while(|(a, b)| a == b).count();
+            let prefix = String::from_utf8_lossy(&one.as_bytes()[..shared]).into_owned();
+            assert!(prefix.contains("the same words first") && prefix.contains(CONSTRAINT), "{prefix}");
+        }
+    }
+    // Within an attempt nothing that was said is said otherwise.
+    for later in work.iter().filter(|a| a.turn() > 0) {
+        let before =
+            work.iter().find(|a| key_of(a) == key_of(later) && a.turn() + 1 == later.turn()).unwrap();
+        assert_eq!(before.messages(), &later.messages()[..before.messages().len()], "{}", key_of(later));
+    }
+}
+
+#[tokio::test]
+async fn a16_a_probe_that_failed_is_made_again_by_whoever_calls_later() {
+    let desk = Desk::start().await.unwrap();
+    let plan = desk.plan_of(NewGoal { text: "hello".into(), ..NewGoal::default() }, &[]).await.unwrap();
+    let is_probe = |asked: &Asked| asked.says("PINEAPPLE");
+    let refused = Arc::new(AtomicUsize::new(0));
+    let model = Model::start(move |asked: &Asked| {
+        // Its first probe meets a server that does not know the model yet; then it refuses a temperature.
+        if is_probe(asked) && refused.fetch_add(1, Ordering::SeqCst) == 0 {
+            return Some(Answer::error(404, "the model is not loaded"));
+        }
+        if asked.body.get("temperature").is_some() {
+            return Some(Answer::error(400, "temperature is not supported by this model"));
+        }
+        Some(Answer::Text("hm".into()))
+    })
+    .await
+    .unwrap();
+    let config = config::Model { url: model.url(), standard: "m".into(), ..config::Model::default() };
+    let client = shared::model::Model::new(&config).unwrap();
+    let client = client.on_account(Account::new(&desk.store, &plan.goal, "", &desk.lease));
+    let messages = [Message::User("hello".into())];
+    let say = async || {
+        let ask = Ask {
+            role: "worker",
+            tier: Tier::Standard,
+            messages: &messages,
+            tools: &[],
+            output_tokens_max: 10,
+            stop: &CancellationToken::new(),
+            on_bytes: &|| {},
+            on_wait: &ignore_wait,
+        };
+        client.chat(&ask).await.unwrap()
+    };
+    let probes = || model.asked().iter().filter(|a| is_probe(a)).count();
+    say().await;
+    say().await;
+    assert_eq!(probes(), 1, "nobody tries again at once");
+    // The mark of the probe expires.
+    let keys: Vec<String> = desk.redis.query(&["KEYS", "muster:{s0}:mtp:*"]).await.unwrap();
+    assert_eq!(keys.len(), 1);
+    desk.redis.query::<u64>(&["DEL", &keys[0]]).await.unwrap();
+    say().await;
+    assert!(probes() > 1, "it was tried out again");
+    let after = probes();
+    desk.redis.query::<u64>(&["DEL", &keys[0]]).await.unwrap();
+    say().await;
+    assert_eq!(probes(), after, "now it is known");
 }
