@@ -1,6 +1,7 @@
 //! The HTTP API: one router, routes by resource. What a request may do is decided by the extractor that its
 //! handler takes (see [`auth`]); every refusal has the shape of [`error`].
 
+mod attempts;
 pub(crate) mod auth;
 mod calls;
 mod drain;
@@ -79,6 +80,10 @@ pub(crate) fn router(api: Api, readiness: probe::Readiness) -> Router {
         .route("/v1/goals/{goal}/note", post(goals::note))
         .route("/v1/goals/{goal}/answer", post(goals::answer))
         .route("/v1/tickets/{ticket}", get(tickets::show))
+        .route("/v1/tickets/{ticket}/attempts", get(attempts::list))
+        .route("/v1/tickets/{ticket}/attempts/{place}/steps", get(attempts::steps))
+        .route("/v1/tickets/{ticket}/attempts/{place}/files", get(attempts::files))
+        .route("/v1/tickets/{ticket}/attempts/{place}/files/{*path}", get(attempts::file))
         .route("/v1/tickets/{ticket}/cancel", post(tickets::cancel))
         .route("/v1/tickets/{ticket}/retry", post(tickets::retry))
         .route("/v1/tickets/{ticket}/reopen", post(tickets::reopen))

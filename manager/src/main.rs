@@ -2,6 +2,7 @@
 
 mod api;
 mod calls;
+mod dashboard;
 mod deliver;
 mod escalation;
 mod live;

@@ -1,6 +1,7 @@
 //! The manager as a service: start-up in order, then slots, sweeper, API, and the way out.
 
 use crate::api::{self, Api};
+use crate::dashboard;
 use crate::presence;
 use crate::slots::{LANE, Slots};
 use crate::step::Manager;
@@ -80,6 +81,7 @@ pub(crate) async fn serve(context: service::Context) -> anyhow::Result<()> {
         Api::new(store.clone(), blobs, Arc::clone(&config), model, stop.clone()),
         readiness.clone(),
     );
+    let router = dashboard::before(router, stop.clone());
     let ended = stop.clone();
     let mut server = tokio::spawn(async move {
         axum::serve(listener, router).with_graceful_shutdown(ended.cancelled_owned()).await

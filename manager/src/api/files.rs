@@ -239,6 +239,25 @@ impl Api {
         Ok(None)
     }
 
+    /// A file's bytes on their way out.
+    pub(super) async fn blob_as_data(
+        &self,
+        goal: &str,
+        hash: &str,
+        path: &str,
+        size_bytes: u64,
+    ) -> Result<Response, ApiError> {
+        let mut file = scratch_file()?;
+        let copy = file.try_clone().map_err(|e| disk(&e))?;
+        self.blobs.get_to_open(goal, hash, copy).await.map_err(|error| {
+            tracing::error!(%error, goal, "a file cannot be read");
+            ApiError::unavailable("the file cannot be read just now")
+        })?;
+        file.seek(SeekFrom::Start(0)).map_err(|e| disk(&e))?;
+        let stream = tokio_util::io::ReaderStream::new(tokio::fs::File::from_std(file));
+        Ok(as_data(HttpBody::from_stream(stream), content_type(path), Some(size_bytes)))
+    }
+
     async fn manifest(&self, goal: &Goal) -> Result<Manifest, ApiError> {
         Manifest::load(&self.blobs, &goal.id, &goal.root).await.map_err(|error| {
             tracing::error!(%error, goal = goal.id, "the goal's manifest could not be read");
@@ -291,16 +310,7 @@ pub(super) async fn show(
     }
     // Looked up in the manifest: a path that leaves the workspace is simply not there.
     let entry = manifest.files.get(&path).ok_or_else(|| ApiError::not_found("file", &path))?;
-    let file = scratch_file()?;
-    let copy = file.try_clone().map_err(|e| disk(&e))?;
-    api.blobs.get_to_open(&id, &entry.hash, copy).await.map_err(|error| {
-        tracing::error!(%error, goal = id, "an accepted file cannot be read");
-        ApiError::unavailable("the file cannot be read just now")
-    })?;
-    let mut file = file;
-    file.seek(SeekFrom::Start(0)).map_err(|e| disk(&e))?;
-    let stream = tokio_util::io::ReaderStream::new(tokio::fs::File::from_std(file));
-    Ok(as_data(HttpBody::from_stream(stream), content_type(&path), Some(entry.size_bytes)))
+    api.blob_as_data(&id, &entry.hash, &path, entry.size_bytes).await
 }
 
 /// Served so that a planted page, script or SVG runs nothing.

@@ -3,7 +3,7 @@
 use super::Api;
 use super::auth::{Admin, Reader};
 use super::error::{Answer, ApiError, Body};
-use super::types::{Ack, Audit, DeadLetters, Fleet, Requeue, Requeued, Stats, Words};
+use super::types::{Ack, Audit, DeadLetters, Fleet, Lane, Requeue, Requeued, Stats, Words};
 use axum::Json;
 use axum::extract::{Path, State};
 
@@ -71,7 +71,12 @@ pub(super) async fn lift(
 }
 
 pub(super) async fn stats(State(api): State<Api>, Reader(_): Reader) -> Answer<Stats> {
+    let lanes = api.store.measure().await?.lanes.into_iter().map(|(name, seen)| {
+        let (ready, leased) = (seen.ready, seen.leased);
+        (name, Lane { ready, leased, consumers: seen.consumers, oldest_ready_ms: seen.oldest_ready_ms })
+    });
     Ok(Json(Stats {
+        lanes: lanes.collect(),
         version: env!("CARGO_PKG_VERSION").into(),
         gauges: api.store.gauges().await?,
         model: api.config.model.is_configured(),

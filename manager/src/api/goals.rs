@@ -22,6 +22,9 @@ pub(super) const WORDS_BYTES_MAX: usize = 16 * 1024;
 #[serde(deny_unknown_fields)]
 pub(super) struct ListQuery {
     state: Option<String>,
+    /// Words that a goal's text holds, or the beginning of its id.
+    #[serde(default)]
+    q: String,
     #[serde(default)]
     offset: usize,
     #[serde(default = "default_limit")]
@@ -67,6 +70,13 @@ pub(super) fn is_id(id: &str) -> bool {
     id.len() == 32 && id.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }
 
+/// Every word of the search stands in the text, or it is the beginning of the id; letters of either case.
+fn is_meant(goal: &Goal, search: &str) -> bool {
+    let search = search.trim().to_lowercase();
+    let text = goal.text.to_lowercase();
+    search.split_whitespace().all(|word| text.contains(word)) || goal.id.starts_with(&search)
+}
+
 pub(super) async fn list(
     State(api): State<Api>,
     Reader(caller): Reader,
@@ -83,7 +93,7 @@ pub(super) async fn list(
     let mut goals = vec![];
     let mut offset = query.offset;
     let mut more = true;
-    // A tenant's page is picked out of the store's pages, with an end to the search.
+    // A tenant's page, or what is searched for, is picked out of the store's pages, with an end to the search.
     while goals.len() < limit && more && offset.saturating_sub(query.offset) < SCAN_MAX {
         let page = api.store.goals(state, offset, limit).await?;
         more = page.len() == limit;
@@ -93,7 +103,7 @@ pub(super) async fn list(
                 break;
             }
             offset += 1;
-            if caller.sees(&goal) {
+            if caller.sees(&goal) && is_meant(&goal, &query.q) {
                 goal.lease_id.clear();
                 goals.push(goal);
             }
@@ -285,6 +295,15 @@ mod tests {
         for wrong in ["", "0123", "0123456789ABCDEF0123456789ABCDEF", "../../../../../../etc/passwd0123"] {
             assert!(!is_id(wrong), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_search_finds_words_in_any_order_or_the_id() {
+        let goal = Goal { id: "0193f0".into(), text: "Compare the Three offers".into(), ..Goal::default() };
+        for hit in ["", " ", "three compare", "OFFERS", "0193"] {
+            assert!(is_meant(&goal, hit), "{hit}");
+        }
+        assert!(!is_meant(&goal, "four") && !is_meant(&goal, "93f0"));
     }
 
     #[test]

@@ -17,10 +17,13 @@ for i = 1, #ARGV, 9 do
     local set = { acc[1], acc[2], 'result', report, 'work_actor', actor, 'work_by', t.assignee }
     -- The first attempt has no overlay before it that an empty one would have to clear.
     if overlay ~= '' or t.attempts ~= '1' then set[9] = 'overlay_ref'; set[10] = overlay end
+    -- Where files and steps of this very attempt are: a later one takes their place in the hash.
+    local steps = string.match(report, '"steps_ref":"(%x+)"') or ''
+    local made = (overlay ~= '' or steps ~= '') and '{"overlay":"' .. overlay .. '","steps":"' .. steps .. '"}' or nil
     if t.review == 'none' then
-      out[#out + 1] = accept(t, publishes and { base = base, new = root }, report, { word = 'completed', set = set })
+      out[#out + 1] = accept(t, publishes and { base = base, new = root }, report, { word = 'completed', set = set, detail = made })
     else
-      move(t, 'reviewing', { word = 'completed', set = set })
+      move(t, 'reviewing', { word = 'completed', set = set, detail = made })
       out[#out + 1] = 'OK'
     end
     -- Accepted by its owner: nobody goes on from its steps any more. After MOVED somebody may still have to.
