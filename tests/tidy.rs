@@ -25,6 +25,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("planfile", &["ticket", "goal", "tool", "config"]),
     // What a program is told.
     ("config", &["ticket", "tool"]),
+    ("egress", &["config"]),
     ("telemetry", &["config"]),
     ("service", &["config", "telemetry"]),
     // The way to Redis.

@@ -128,7 +128,7 @@ pub(crate) async fn ask(
 
 fn schema(roles: &[String], config: &Config) -> Value {
     let bundles: BTreeSet<String> =
-        config.tools.catalogue().into_iter().map(|t| t.bundle).filter(|b| b != "fleet").collect();
+        config.tools.planned().into_iter().map(|t| t.bundle).filter(|b| b != "fleet").collect();
     let bundles: Vec<String> = bundles.into_iter().collect();
     let ticket = reply::ticket_schema(roles, &bundles);
     let checks = ticket["properties"]["checks"].clone();
@@ -387,7 +387,7 @@ fn ticket_needs<'a>(ticket: &Ticket, all: &'a [Ticket]) -> BTreeSet<&'a str> {
 }
 
 fn sound(specs: &[TicketSpec], existing: &BTreeSet<String>, at: &Context<'_>) -> Vec<String> {
-    let tools = at.config.tools.catalogue();
+    let tools = at.config.tools.planned();
     let known = Known { roles: at.roles, tools: &tools, existing };
     graph::problems(specs, &known, &at.config.limits).iter().map(ToString::to_string).collect()
 }

@@ -72,7 +72,7 @@ pub(crate) struct Proposal {
 /// What is wrong with a plan file under this configuration.
 pub(crate) fn problems_of_file(plan: &PlanFile, review: ReviewPolicy, config: &Config) -> Vec<Problem> {
     let roles = roles::names(&roles::known(&config.worker.roles_folder));
-    let tools = config.tools.catalogue();
+    let tools = config.tools.planned();
     let known = Known { roles: &roles, tools: &tools, existing: &BTreeSet::new() };
     plan.problems(review, &known, &config.limits)
 }
@@ -129,7 +129,7 @@ fn check(value: &Value, goal: &Goal, roles: &[String], config: &Config) -> Resul
             if roles.iter().any(|r| r == roles::INTEGRATOR) { roles::INTEGRATOR } else { roles[0].as_str() };
         reply::integrate(&mut specs, goal.review, integrator);
     }
-    let tools = config.tools.catalogue();
+    let tools = config.tools.planned();
     let known = Known { roles, tools: &tools, existing: &BTreeSet::new() };
     let problems = graph::problems(&specs, &known, &config.limits);
     if problems.is_empty() {
@@ -141,7 +141,7 @@ fn check(value: &Value, goal: &Goal, roles: &[String], config: &Config) -> Resul
 /// Bundles that a plan may name, with their tools. `fleet` is always there and never named.
 fn bundles(config: &Config) -> BTreeMap<String, Vec<String>> {
     let mut bundles: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for tool in config.tools.catalogue().into_iter().filter(|t| t.bundle != "fleet") {
+    for tool in config.tools.planned().into_iter().filter(|t| t.bundle != "fleet") {
         bundles.entry(tool.bundle).or_default().push(tool.name);
     }
     bundles

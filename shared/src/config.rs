@@ -3,20 +3,24 @@
 //! Every key is documented, with its unit in its name, in `deploy/config/muster.toml`; a test compares the two.
 //! Unknown keys are refused by name. A wrong configuration ends a program with exit code 64 before a port is bound.
 
+mod egress;
 mod model;
 mod tenants;
 mod tools;
 mod wake;
+mod web;
 
 pub use crate::ticket::limits::{Limits, is_word};
 use crate::ticket::{Caps, ReviewPolicy, Tier};
 pub use model::{Dialect, Fallback, Images, Model, ModelPrice, Price, Wire};
+pub use egress::{Allowed, Egress};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize, Serializer};
 use std::path::{Path, PathBuf};
 pub use tenants::{Period, Tenant, TenantLimits, Tenants};
 pub use tools::Tools;
 pub use wake::Wake;
+pub use web::{Search, Web};
 
 /// All of it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -30,6 +34,7 @@ pub struct Config {
     pub model: Model,
     pub tenants: Tenants,
     pub tools: Tools,
+    pub egress: Egress,
     pub manager: Manager,
     pub worker: Worker,
     pub reviewer: Reviewer,
@@ -314,6 +319,7 @@ impl Config {
             .with_list_parse_key("worker.pools")
             .with_list_parse_key("tools.confirm")
             .with_list_parse_key("manager.replan_on")
+            .with_list_parse_key("egress.allow")
             .source(Some(settings_of_environment()));
         let config: Self = builder.add_source(environment).build()?.try_deserialize()?;
         config.check()?;
@@ -403,6 +409,9 @@ impl Config {
         }
         if let Some(problem) = self.tools.problem() {
             return wrong("tools.http", &problem);
+        }
+        if let Err(problem) = self.egress.parsed() {
+            return wrong("egress.allow", &problem);
         }
         if self.model.is_configured() && self.model.standard.is_empty() {
             return wrong("model.standard", "must name the model of the standard tier when model.url is set");

@@ -8,6 +8,7 @@ pub mod blob;
 pub mod codec;
 pub mod config;
 pub mod consumer;
+pub mod egress;
 pub mod goal;
 pub mod message;
 pub mod model;

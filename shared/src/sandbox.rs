@@ -86,6 +86,8 @@ pub struct Job {
     pub argv: Vec<String>,
     /// Bound read-write as `/workspace`, where the program starts. Nothing else of the host can be written.
     pub folder: PathBuf,
+    /// Folders of the host that are shown read-only, at the same place.
+    pub read_only: Vec<PathBuf>,
     /// All of the environment beside PATH, HOME, LANG and the like.
     pub env: Vec<(String, String)>,
     pub stdin: Vec<u8>,
@@ -219,7 +221,12 @@ impl Sandbox {
         // Inherited by bubblewrap alone as far as it matters: others would inherit a file that says nothing.
         let filter = seccomp::open().map_err(broken)?;
         command
-            .args(arguments::arguments(layout, &folder, filter.as_ref().map(AsRawFd::as_raw_fd)))
+            .args(arguments::arguments(
+                layout,
+                &folder,
+                &job.read_only,
+                filter.as_ref().map(AsRawFd::as_raw_fd),
+            ))
             .args(["/bin/sh", "-c"])
             .arg(limits::prelude(job.memory_bytes_max, job.processes_max, layout.counts_processes))
             .arg("sh")

@@ -200,7 +200,7 @@ fn usage(program: &Program) -> String {
     )
 }
 
-/// The configuration in force as TOML, secrets hidden. JSON's scalars and lists of them are TOML's too.
+/// The configuration in force as TOML, secrets hidden.
 #[must_use]
 pub fn render_config(config: &Config) -> String {
     // Through text: a float of 32 bits keeps its short form.
@@ -212,11 +212,26 @@ pub fn render_config(config: &Config) -> String {
     for (section, keys) in value.as_object().into_iter().flatten() {
         out.push_str(&format!("[{section}]\n"));
         for (key, value) in keys.as_object().into_iter().flatten() {
-            out.push_str(&format!("{key} = {value}\n"));
+            out.push_str(&format!("{key} = {}\n", inline(value)));
         }
         out.push('\n');
     }
     out
+}
+
+/// A value in one line. JSON's scalars are TOML's too; its objects have `=`, and there is no null.
+fn inline(value: &serde_json::Value) -> String {
+    use serde_json::Value;
+    match value {
+        Value::Object(map) => {
+            let pairs = map.iter().filter(|(_, v)| !v.is_null());
+            let pairs: Vec<String> =
+                pairs.map(|(k, v)| format!("{} = {}", Value::from(k.as_str()), inline(v))).collect();
+            format!("{{ {} }}", pairs.join(", "))
+        }
+        Value::Array(list) => format!("[{}]", list.iter().map(inline).collect::<Vec<_>>().join(", ")),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.to_string(),
+    }
 }
 
 fn print(text: &str) {
@@ -256,10 +271,17 @@ mod tests {
         let mut config = Config::default();
         config.model.api_key = "sk-planted".to_string().into();
         config.worker.pools = vec!["a".into(), "b".into()];
+        for example in ["tools.toml", "mcp.toml"] {
+            let file = format!("{}/../deploy/examples/{example}", env!("CARGO_MANIFEST_DIR"));
+            let tools = Config::load(Some(std::path::Path::new(&file))).unwrap().tools;
+            config.tools.http.extend(tools.http);
+            config.tools.mcp.extend(tools.mcp);
+        }
         let text = render_config(&config);
         assert!(!text.contains("sk-planted"));
         let back: Config = toml::from_str(&text).unwrap();
         assert_eq!(back.worker.pools, config.worker.pools);
+        assert_eq!((back.tools.http, back.tools.mcp), (config.tools.http, config.tools.mcp));
         assert_eq!(back.lease.lease_ms, config.lease.lease_ms);
         assert!((back.model.temperature - config.model.temperature).abs() < f32::EPSILON);
     }

@@ -1,9 +1,10 @@
 //! What a model may call: declarations and the catalogue of bundles. The tools themselves are the worker's.
 //!
 //! The manager validates the names of a plan against this; the worker offers what is declared here. Tools of the
-//! configuration are in [`http`].
+//! configuration are in [`http`], servers of them in [`mcp`].
 
 pub mod http;
+pub mod mcp;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -109,6 +110,19 @@ pub fn builtin() -> Vec<ToolDecl> {
             Effect::Reads,
         ),
         decl(
+            "files",
+            "search_files",
+            "Search the text files of the workspace for a text or a regular expression; gives path, line number and line.",
+            object(
+                json!({"pattern": {"type": "string", "minLength": 1, "maxLength": 1000},
+                       "regex": {"type": "boolean", "description": "the pattern is a regular expression; without it, plain text"},
+                       "ignore_case": {"type": "boolean"},
+                       "prefix": {"type": "string", "maxLength": 512, "description": "only paths that begin with this"}}),
+                &["pattern"],
+            ),
+            Effect::Reads,
+        ),
+        decl(
             "fleet",
             "update_progress",
             "Tell the manager of a milestone, an obstacle or a fact. Work goes on afterwards.",
@@ -144,7 +158,36 @@ pub fn builtin() -> Vec<ToolDecl> {
 }
 
 /// Names of the built-in bundles.
-pub const BUNDLES: &[&str] = &["code", "files", "fleet"];
+pub const BUNDLES: &[&str] = &["code", "files", "fleet", "web"];
+
+/// The tools of the bundle `web`, as far as the fleet has them.
+#[must_use]
+pub fn web(open_link: bool, search: bool) -> Vec<ToolDecl> {
+    let mut tools = vec![];
+    if open_link {
+        tools.push(decl(
+            "web",
+            "open_link",
+            "Open a page of the public internet and read its text as Markdown. Give the whole address.",
+            object(json!({"url": {"type": "string", "minLength": 8, "maxLength": 2000}}), &["url"]),
+            Effect::Reads,
+        ));
+    }
+    if search {
+        tools.push(decl(
+            "web",
+            "web_search",
+            "Search the web; gives titles, addresses and short extracts. Open what matters with open_link.",
+            object(
+                json!({"query": {"type": "string", "minLength": 1, "maxLength": 400},
+                       "results": {"type": "integer", "minimum": 1, "maximum": 50}}),
+                &["query"],
+            ),
+            Effect::Reads,
+        ));
+    }
+    tools
+}
 
 /// Names one exact call: what a person confirms and what an effect is booked under. Keys of objects are sorted, so the
 /// same arguments give the same digest whoever wrote them down.

@@ -34,4 +34,5 @@ mod scripts;
 mod secrets;
 mod state_machine;
 mod tenants;
+mod tools;
 mod whole_goal;

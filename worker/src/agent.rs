@@ -16,7 +16,9 @@ pub(crate) use session::End;
 
 use crate::effects::{Decision, Effects, Gate};
 use crate::factory::Actor;
-use crate::tools::{ToolBox, arguments};
+use crate::tools::{ToolBox, ToolError, arguments};
+use futures::StreamExt as _;
+use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 use session::{Act, Session, Todo, Turn};
 use shared::consumer::Job;
@@ -29,6 +31,8 @@ use std::time::{Duration, Instant};
 use steps::{Call, Step, StepLog};
 use tracing::Instrument as _;
 
+/// Calls of one turn that are made at the same time.
+const TOGETHER_MAX: usize = 8;
 /// A broken sandbox or disk may be whole again, or the ticket goes to another worker.
 const BROKEN_DELAY_MS: u64 = 10_000;
 
@@ -153,7 +157,7 @@ impl Agent<'_> {
         }
     }
 
-    /// Answers the calls of a turn, each once and in order.
+    /// Answers the calls of a turn, each once and in order. Neighbours that only read are made at the same time.
     async fn calls(
         &mut self,
         session: &mut Session,
@@ -161,6 +165,11 @@ impl Agent<'_> {
         step: &mut Step,
     ) -> Result<(), End> {
         while !todos.is_empty() {
+            let reads = todos.iter().take_while(|todo| self.only_reads(todo)).count();
+            if reads > 1 {
+                self.look(session, todos.drain(..reads).collect(), step).await?;
+                continue;
+            }
             let began = Instant::now();
             let todo = todos[0].clone();
             let (text, ok) = match todo.act {
@@ -182,6 +191,48 @@ impl Agent<'_> {
         }
         // Behind the answers: every call has its own, and only the user's side shows images.
         session.messages.extend(self.toolbox.take_images().into_iter().map(Message::Image));
+        Ok(())
+    }
+
+    /// Whether the call changes nothing, here or outside, and nobody has to be asked.
+    fn only_reads(&self, todo: &Todo) -> bool {
+        let Act::Tool { name, .. } = &todo.act else { return false };
+        self.toolbox.decl(name).is_some_and(|t| t.effect == Effect::Reads && !t.requires_confirmation)
+    }
+
+    /// Makes calls that only read, several at once; they are answered in the order of the turn.
+    async fn look(&mut self, session: &mut Session, todos: Vec<Todo>, step: &mut Step) -> Result<(), End> {
+        let (toolbox, pulse) = (&*self.toolbox, &self.job.pulse);
+        let mut calls: Vec<BoxFuture<'_, _>> = vec![];
+        for todo in &todos {
+            let span = tracing::info_span!("execute_tool", gen_ai.tool.name = todo.name);
+            calls.push(Box::pin(async move {
+                let began = Instant::now();
+                let looked = toolbox.look(&todo.name, &todo.arguments()).instrument(span).await;
+                pulse.beat();
+                (looked, ms(began.elapsed()))
+            }));
+        }
+        let together = futures::stream::iter(calls).buffered(TOGETHER_MAX).collect::<Vec<_>>();
+        let looked = tokio::select! {
+            looked = together => looked,
+            () = self.job.stop.cancelled() => return Err(End::Stopped),
+        };
+        for (todo, (looked, took)) in todos.into_iter().zip(looked) {
+            session.ran(&todo.name);
+            let is_ok = matches!(looked, Ok((_, false)));
+            metrics::tool_call(self.toolbox.kind(&todo.name), is_ok);
+            let (text, ok) = match looked {
+                Ok(said) => (self.toolbox.said(&todo.name, said).await.text, is_ok),
+                // What goes wrong is an observation, not a failure.
+                Err(ToolError::Tell(text) | ToolError::NotDone(text) | ToolError::Unknown(text)) => {
+                    (text, false)
+                }
+                Err(ToolError::Broken(text)) => return Err(broken(&todo.name, &text)),
+            };
+            step.calls.push(Call::new(&todo.name, &todo.args, &text, ok, took));
+            session.answer(todo.id, text);
+        }
         Ok(())
     }
 
@@ -228,7 +279,7 @@ impl Agent<'_> {
             self.effects.run(self.toolbox, &decl, args, false, 0).instrument(span).await
         };
         session.ran(name);
-        metrics::tool_call(matches!(gate, Gate::Answer { ok: true, .. }));
+        metrics::tool_call(self.toolbox.kind(name), matches!(gate, Gate::Answer { ok: true, .. }));
         match gate {
             // What goes wrong is an observation, not a failure.
             Gate::Answer { text, ok } => Ok((text, ok)),

@@ -23,7 +23,7 @@ pub(crate) async fn serve(ctx: Context) -> anyhow::Result<()> {
     let config = Arc::new(ctx.config);
     let roles = Roles::load(&config.worker.roles_folder).context("worker.roles_folder")?;
     let sandbox = sandbox(config.worker.allow_no_sandbox)?;
-    let tools = Arc::new(Catalogue::new(&config.tools).context("tools.http")?);
+    let tools = Arc::new(Catalogue::new(&config).context("tools")?);
     let model = if config.model.is_configured() { Some(Model::new(&config.model)?) } else { None };
     if model.is_none() {
         tracing::info!("no model is configured, only direct tool calls can be done here");

@@ -8,17 +8,22 @@ mod catalogue;
 mod code;
 mod files;
 mod http;
+mod mcp;
 mod output;
+mod search;
+mod web;
 
 pub(crate) use catalogue::Catalogue;
 use code::Interpreter;
+use mcp::Servers;
 use serde_json::Value;
 use shared::config;
 use shared::model::Image;
 use shared::sandbox::Sandbox;
+use shared::telemetry::metrics;
 use shared::tool::{self, ToolDecl};
 use shared::workspace::{Attempt, FileError, WorkspaceError};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Reasons for files that are not taken, shown to the model.
 const SKIPPED_SHOWN_MAX: usize = 10;
@@ -71,6 +76,7 @@ pub(crate) struct ToolBox {
     sandbox: Option<Sandbox>,
     limits: config::Worker,
     catalogue: Arc<Catalogue>,
+    servers: Servers,
     /// Names the effect of the next call to the service that has it; empty: none.
     effect_key: String,
     /// Something may have changed a file since the last [`ToolBox::sealed`].
@@ -81,9 +87,16 @@ pub(crate) struct ToolBox {
     lost: bool,
     /// Outputs that went to a file so far.
     spilled: u32,
-    /// How many more images may be shown, and the bytes of one.
-    images_left: usize,
+    /// Bytes of an image that may be shown.
     image_bytes_max: u64,
+    shown: Mutex<Shown>,
+}
+
+/// Images of this conversation.
+#[derive(Default)]
+struct Shown {
+    /// How many more may be shown.
+    left: usize,
     /// To be shown after the calls of this turn.
     images: Vec<Image>,
 }
@@ -101,15 +114,15 @@ impl ToolBox {
             sandbox,
             limits: limits.clone(),
             catalogue,
+            servers: Servers::default(),
             effect_key: String::new(),
             touched: false,
             python: None,
             cells: 0,
             lost: false,
             spilled: 0,
-            images_left: 0,
             image_bytes_max: 0,
-            images: vec![],
+            shown: Mutex::default(),
         }
     }
 
@@ -128,47 +141,67 @@ impl ToolBox {
         self.effect_key = key.into();
     }
 
+    /// Starts the MCP servers of these bundles; their tools are offered from now on.
+    ///
+    /// # Errors
+    /// In words, what does not start.
+    pub(crate) async fn connect(&mut self, bundles: &[String]) -> Result<(), String> {
+        let (catalogue, folder) = (&self.catalogue, self.attempt.folder());
+        self.servers = Servers::start(catalogue, bundles, self.sandbox.as_ref(), folder).await?;
+        Ok(())
+    }
+
     /// The arguments as the tool takes them, or what is wrong with them in words for the model.
     ///
     /// # Errors
     /// Names the tool and each field.
     pub(crate) fn check(&self, name: &str, args: &Value) -> Result<Value, String> {
-        self.catalogue.check(name, args)
+        self.servers.check(name, args).unwrap_or_else(|| self.catalogue.check(name, args))
     }
 
     /// The declaration of that name.
     pub(crate) fn decl(&self, name: &str) -> Option<&ToolDecl> {
-        self.catalogue.find(name)
+        self.catalogue.find(name).or_else(|| self.servers.find(name))
     }
 
     /// Images that are read are shown, so many and so large.
     pub(crate) fn show_images(&mut self, most: usize, bytes_max: u64) {
-        (self.images_left, self.image_bytes_max) = (most, bytes_max);
+        self.image_bytes_max = bytes_max;
+        self.shown().left = most;
     }
 
     /// Those that were read since it was asked last.
     pub(crate) fn take_images(&mut self) -> Vec<Image> {
-        std::mem::take(&mut self.images)
+        let mut images = std::mem::take(&mut self.shown().images);
+        // Calls of one turn may end in any order; a prompt is the same each time.
+        images.sort_by(|a, b| a.path.cmp(&b.path));
+        images
+    }
+
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What the model hears of a file that is an image; `None`: it is none, or images are not shown at all.
-    async fn image(&mut self, path: &str) -> Option<String> {
+    async fn image(&self, path: &str) -> Option<String> {
         let (path, found) = files::image(&self.attempt, path, self.image_bytes_max).await?;
-        Some(match found {
-            Err(bytes) => format!(
-                "`{path}` is an image of {bytes} bytes, too large to be shown (at most {}); look at it with code",
-                self.image_bytes_max
-            ),
-            Ok(image) if self.images_left == 0 => {
-                image.placeholder("no more images are shown in this conversation")
+        let image = match found {
+            Err(bytes) => {
+                let max = self.image_bytes_max;
+                return Some(format!(
+                    "`{path}` is an image of {bytes} bytes, too large to be shown (at most {max}); look at it with code"
+                ));
             }
-            Ok(image) => {
-                self.images_left -= 1;
-                let said = image.placeholder("it is shown below");
-                self.images.push(image);
-                said
-            }
-        })
+            Ok(image) => image,
+        };
+        let mut shown = self.shown();
+        if shown.left == 0 {
+            return Some(image.placeholder("no more images are shown in this conversation"));
+        }
+        shown.left -= 1;
+        let said = image.placeholder("it is shown below");
+        shown.images.push(image);
+        Some(said)
     }
 
     /// Variables of an earlier attempt of the same ticket are gone: the first run of code says so.
@@ -194,6 +227,8 @@ impl ToolBox {
         if let (Some(python), Some(tool)) = (python, tools.iter_mut().find(|t| t.name == code::NAME)) {
             tool.description = format!("{} {}", tool.description, code::describe(python, &self.limits));
         }
+        tools.extend(self.servers.decls().cloned());
+        tools.sort_by(|a, b| a.name.cmp(&b.name));
         tools
     }
 
@@ -203,13 +238,15 @@ impl ToolBox {
     /// # Errors
     /// [`ToolError`].
     pub(crate) async fn call(&mut self, name: &str, args: &Value) -> Result<ToolResult, ToolError> {
-        let args = self.catalogue.check(name, args).map_err(ToolError::Tell)?;
+        let args = self.check(name, args).map_err(ToolError::Tell)?;
         let effect_key = std::mem::take(&mut self.effect_key);
+        if self.only_reads(name) {
+            let said = self.read(name, &args, &effect_key).await?;
+            return Ok(self.said(name, said).await);
+        }
         let text = |key: &str| args.get(key).and_then(Value::as_str).unwrap_or_default();
-        let number = |key: &str| args.get(key).and_then(Value::as_u64);
-        let reads = self.catalogue.find(name).is_some_and(|t| t.effect != tool::Effect::Attempt);
         // A call that fails or is cut may have written all the same.
-        self.touched |= !reads;
+        self.touched = true;
         let mut failed = false;
         let said = match name {
             code::NAME => {
@@ -217,31 +254,92 @@ impl ToolBox {
                 failed = code_failed;
                 said
             }
-            "read_file" => {
+            "write_file" => files::write(&self.attempt, text("path"), text("content")).await?,
+            "append_file" => files::append(&self.attempt, text("path"), text("content")).await?,
+            other => {
+                let (said, tool_failed) = self.outside(other, &args, &effect_key).await?;
+                failed = tool_failed;
+                said
+            }
+        };
+        let changed = self.attempt.scan().await?;
+        let said = output::fit(self, name, said).await;
+        Ok(ToolResult { text: self.with_notes(said, &changed), changed, failed })
+    }
+
+    /// Whose tool it is, for the count of calls.
+    pub(crate) fn kind(&self, name: &str) -> metrics::Tool {
+        match (self.catalogue.http(name), name) {
+            (Some(_), _) => metrics::Tool::Http,
+            (None, other) if self.servers.find(other).is_some() => metrics::Tool::Mcp,
+            (None, code::NAME) => metrics::Tool::Code,
+            (None, "open_link" | "web_search") => metrics::Tool::Web,
+            (None, _) => metrics::Tool::Files,
+        }
+    }
+
+    /// Whether a call of it leaves everything as it is, so that calls may be made at the same time.
+    pub(crate) fn only_reads(&self, name: &str) -> bool {
+        self.decl(name).is_some_and(|t| t.effect == tool::Effect::Reads)
+    }
+
+    /// Calls a tool that only reads; nothing of this attempt changes, so several may go on at once. What it said, and whether
+    /// it failed, goes through [`ToolBox::said`] before a model reads it. Cancellation safe.
+    ///
+    /// # Errors
+    /// [`ToolError`].
+    pub(crate) async fn look(&self, name: &str, args: &Value) -> Result<(String, bool), ToolError> {
+        let args = self.check(name, args).map_err(ToolError::Tell)?;
+        self.read(name, &args, "").await
+    }
+
+    async fn read(&self, name: &str, args: &Value, effect_key: &str) -> Result<(String, bool), ToolError> {
+        let text = |key: &str| args.get(key).and_then(Value::as_str).unwrap_or_default();
+        let number = |key: &str| args.get(key).and_then(Value::as_u64);
+        let flag = |key: &str| args.get(key).and_then(Value::as_bool).unwrap_or(false);
+        let said = match (name, self.catalogue.web()) {
+            ("read_file", _) => {
                 let most = self.limits.tool_output_bytes_max;
                 let limit =
                     number("limit_bytes").map_or(most, |n| usize::try_from(n).unwrap_or(most).min(most));
                 match self.image(text("path")).await {
-                    Some(said) => said,
+                    Some(said) => Ok(said),
                     None => {
                         let offset = number("offset_bytes").unwrap_or(0);
-                        files::read(&self.attempt, text("path"), offset, limit).await?
+                        files::read(&self.attempt, text("path"), offset, limit).await
                     }
                 }
             }
-            "write_file" => files::write(&self.attempt, text("path"), text("content")).await?,
-            "append_file" => files::append(&self.attempt, text("path"), text("content")).await?,
-            "list_files" => files::list(&self.attempt, text("prefix")).await?,
-            other => match (self.catalogue.http(other), args.as_object()) {
-                (Some(caller), Some(args)) => caller.call(args, &effect_key).await?,
-                (Some(_) | None, _) => {
-                    return Err(ToolError::Tell(format!("there is no tool `{other}` here")));
-                }
-            },
+            ("list_files", _) => files::list(&self.attempt, text("prefix")).await,
+            ("search_files", _) => {
+                let query = search::Query::new(text("pattern"), flag("regex"), flag("ignore_case"))?;
+                search::search(&self.attempt, query, text("prefix")).await
+            }
+            ("open_link", Some(web)) => web.open(text("url")).await,
+            ("web_search", Some(web)) => web.search(text("query"), number("results")).await,
+            (other, _) => return self.outside(other, args, effect_key).await,
         };
-        let changed = if reads { Vec::new() } else { self.attempt.scan().await? };
+        said.map(|said| (said, false))
+    }
+
+    /// A tool of the configuration; the second part: it says that it failed.
+    async fn outside(&self, name: &str, args: &Value, effect_key: &str) -> Result<(String, bool), ToolError> {
+        match (self.catalogue.http(name), args.as_object()) {
+            (Some(caller), Some(args)) => caller.call(args, effect_key).await.map(|said| (said, false)),
+            (Some(_) | None, _) => {
+                let (sandbox, folder) = (self.sandbox.as_ref(), self.attempt.folder());
+                self.servers.call(&self.catalogue, name, args, sandbox, folder).await
+            }
+        }
+    }
+
+    /// What a reading tool said, as the model gets it.
+    pub(crate) async fn said(&mut self, name: &str, (said, failed): (String, bool)) -> ToolResult {
+        let spilled = self.spilled;
         let said = output::fit(self, name, said).await;
-        Ok(ToolResult { text: self.with_notes(said, &changed), changed, failed })
+        // The file below temp/ goes with the attempt to whoever goes on with it.
+        self.touched |= self.spilled != spilled;
+        ToolResult { text: self.with_notes(said, &[]), changed: vec![], failed }
     }
 
     /// Adds what the files of the attempt have to say: new ones, skipped ones, limits that are passed.

@@ -120,7 +120,9 @@ impl Worker {
             date: &context::date(),
             steps_max: self.config.worker.steps_max,
         };
-        let offered = toolbox.declarations(&factory::bundles(role, ticket));
+        let bundles = factory::bundles(role, ticket);
+        toolbox.connect(&bundles).await.map_err(|why| agent::broken("a tool server", &why))?;
+        let offered = toolbox.declarations(&bundles);
         let actor = factory::actor(role, ticket, &situation, offered, |tier| model.name(tier).to_owned())?;
         // A fleet that demands another model for the review compares models, not prompts.
         let other_model = self.config.reviewer.other_model;

@@ -61,6 +61,7 @@ impl Bench<'_> {
         let job = Job {
             argv: vec!["/bin/sh".into(), "-c".into(), command.into()],
             folder: folder.into(),
+            read_only: vec![],
             env: vec![],
             stdin: vec![],
             timeout_ms: self.code.code_timeout_ms,

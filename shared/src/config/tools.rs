@@ -1,6 +1,8 @@
 //! Section `[tools]`: which tools there are beside the built-in ones, and which calls a person confirms.
 
+use super::{Search, Web};
 use crate::tool::http::HttpTool;
+use crate::tool::mcp::McpServer;
 use crate::tool::{self, ToolDecl};
 use serde::{Deserialize, Serialize};
 
@@ -13,11 +15,13 @@ pub struct Tools {
     /// Tools whose every call needs a person's confirmation.
     pub confirm: Vec<String>,
     pub http: Vec<HttpTool>,
+    pub mcp: Vec<McpServer>,
+    pub web: Web,
 }
 
 impl Default for Tools {
     fn default() -> Self {
-        Self { approvals: true, confirm: vec![], http: vec![] }
+        Self { approvals: true, confirm: vec![], http: vec![], mcp: vec![], web: Web::default() }
     }
 }
 
@@ -26,11 +30,21 @@ impl Tools {
     #[must_use]
     pub fn catalogue(&self) -> Vec<ToolDecl> {
         let mut tools = tool::builtin();
+        tools.extend(tool::web(self.web.open_link, self.web.search != Search::None));
         tools.extend(self.http.iter().map(HttpTool::decl));
         for tool in &mut tools {
             // The loop's own calls change nothing, and a person cannot stand in for them.
             tool.requires_confirmation |= tool.bundle != "fleet" && self.confirm.contains(&tool.name);
         }
+        tools.sort_by(|a, b| a.name.cmp(&b.name));
+        tools
+    }
+
+    /// The catalogue and a stand-in for each MCP server, for those who plan: its tools are known once it runs.
+    #[must_use]
+    pub fn planned(&self) -> Vec<ToolDecl> {
+        let mut tools = self.catalogue();
+        tools.extend(self.mcp.iter().map(McpServer::decl));
         tools.sort_by(|a, b| a.name.cmp(&b.name));
         tools
     }
@@ -46,9 +60,24 @@ impl Tools {
         if let Some(problem) = self.http.iter().find_map(HttpTool::problem) {
             return Some(problem);
         }
-        // I7: a name that confirms nothing would leave a gate open that somebody believes to be shut.
+        if let Some(problem) = self.mcp.iter().find_map(McpServer::problem) {
+            return Some(format!("is given, but {problem}"));
+        }
         let all = self.catalogue();
-        let unknown = self.confirm.iter().find(|name| tool::find(&all, name).is_none())?;
+        let is_taken = |name: &str| {
+            self.mcp.iter().filter(|s| s.name == name).count() > 1 || tool::find(&all, name).is_some()
+        };
+        if let Some(server) = self.mcp.iter().find(|server| is_taken(&server.name)) {
+            return Some(format!("is given, but the name of the MCP server `{}` is taken", server.name));
+        }
+        if let Some(problem) = self.web.problem() {
+            return Some(format!("is given, but {problem}"));
+        }
+        // I7: a name that confirms nothing would leave a gate open that somebody believes to be shut.
+        // Which tools a server has is known once it runs.
+        let of_server = |name: &str| self.mcp.iter().any(|s| name.starts_with(&format!("{}_", s.name)));
+        let unknown =
+            self.confirm.iter().find(|name| tool::find(&all, name).is_none() && !of_server(name))?;
         Some(format!("is given, but tools.confirm names `{unknown}`, which is no tool"))
     }
 }

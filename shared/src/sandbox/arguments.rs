@@ -44,8 +44,13 @@ pub(super) struct Layout {
 }
 
 /// bubblewrap's arguments up to and with `--`. `filter` is the number under which it inherits the open
-/// file with the system calls that are refused.
-pub(super) fn arguments(layout: &Layout, folder: &Path, filter: Option<i32>) -> Vec<OsString> {
+/// file with the system calls that are refused. `read_only`: folders of this job alone, at the same place inside.
+pub(super) fn arguments(
+    layout: &Layout,
+    folder: &Path,
+    read_only: &[PathBuf],
+    filter: Option<i32>,
+) -> Vec<OsString> {
     let mut to: Vec<OsString> = Vec::with_capacity(96);
     let mut add = |words: &[&dyn AsRef<std::ffi::OsStr>]| to.extend(words.iter().map(|w| w.as_ref().into()));
     // Namespaces: no network (only a loopback of its own), no other processes, no shared memory of the host.
@@ -84,7 +89,7 @@ pub(super) fn arguments(layout: &Layout, folder: &Path, filter: Option<i32>) -> 
         add(&[&"--tmpfs", &path]);
     }
     // After /tmp, below which they may lie.
-    for path in &layout.read_only {
+    for path in layout.read_only.iter().chain(read_only) {
         add(&[&"--ro-bind", path, path]);
     }
     // The one place that can be written and stays.
@@ -149,7 +154,7 @@ mod tests {
     }
 
     fn words(layout: &Layout) -> String {
-        let words = arguments(layout, Path::new("/scratch/a b"), Some(7));
+        let words = arguments(layout, Path::new("/scratch/a b"), &["/opt/mcp".into()], Some(7));
         words.iter().map(|w| w.to_str().unwrap()).collect::<Vec<_>>().join(" ")
     }
 
@@ -160,7 +165,7 @@ mod tests {
             "--unshare-user --unshare-ipc --unshare-pid --unshare-net --unshare-uts --unshare-cgroup-try \
              --disable-userns --uid 1000 --gid 1000 --hostname sandbox --die-with-parent --new-session \
              --cap-drop ALL --seccomp 7 --ro-bind /usr /usr --symlink usr/bin /bin --ro-bind /lib64 /lib64 {etc}--proc /proc \
-             --dev /dev --size 268435456 --tmpfs /dev/shm --size 268435456 --tmpfs /tmp --ro-bind /opt/py /opt/py \
+             --dev /dev --size 268435456 --tmpfs /dev/shm --size 268435456 --tmpfs /tmp --ro-bind /opt/py /opt/py --ro-bind /opt/mcp /opt/mcp \
              --bind /scratch/a b /workspace --chdir /workspace --remount-ro /proc --remount-ro /dev --remount-ro / --"
         );
         assert_eq!(words(&layout()), want);
@@ -170,7 +175,7 @@ mod tests {
     fn what_the_host_cannot_do_is_left_out_but_never_a_wall() {
         let poor = Layout { bwrap: "/usr/bin/bwrap".into(), ..Layout::default() };
         let text = words(&poor);
-        for gone in ["--disable-userns", "--size", "--proc ", "/opt"] {
+        for gone in ["--disable-userns", "--size", "--proc ", "/opt/py"] {
             assert!(!text.contains(gone), "{gone}");
         }
         for wall in

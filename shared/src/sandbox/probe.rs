@@ -134,7 +134,7 @@ fn inside(layout: &Layout, folder: &Path, argv: &[&str]) -> Result<String, Strin
         command.uid(user).gid(user);
     }
     command
-        .args(arguments(layout, folder, filter.as_ref().map(AsRawFd::as_raw_fd)))
+        .args(arguments(layout, folder, &[], filter.as_ref().map(AsRawFd::as_raw_fd)))
         .args(argv)
         .env_clear()
         .envs(environment(layout))

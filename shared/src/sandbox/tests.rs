@@ -11,6 +11,7 @@ fn job(folder: &Path, argv: &[&str]) -> Job {
     Job {
         argv: argv.iter().map(|word| (*word).into()).collect(),
         folder: folder.into(),
+        read_only: vec![],
         env: vec![],
         stdin: vec![],
         timeout_ms: 20_000,

@@ -7,7 +7,7 @@
 
 mod words;
 
-pub use words::{Answer, Call, Outcome, Redis, Replan, Role};
+pub use words::{Answer, Call, Outcome, Redis, Replan, Role, Tool};
 
 use prometheus::proto::MetricFamily;
 use prometheus::{
@@ -104,7 +104,7 @@ impl All {
             model_tokens: counter("muster_model_tokens_total", "Tokens as the endpoint counts them", &["role", "direction"])?,
             model_fallbacks: counter("muster_model_fallbacks_total", "Times that a model was out and the next of its chain was asked", &["role"])?,
             model_microusd: counter("muster_model_cost_microusd_total", "Millionths of a dollar by the configured prices", &["role"])?,
-            tool_calls: counter("muster_tool_calls_total", "Tool calls by how they ended", &["outcome"])?,
+            tool_calls: counter("muster_tool_calls_total", "Tool calls by whose tool it is and how they ended", &["kind", "outcome"])?,
             review_items: counter("muster_review_items_total", "Items of verdicts by who decided them and how", &["by", "result"])?,
             http: counter("muster_http_requests_total", "API requests by class of status", &["status"])?,
             replans: counter("muster_replans_total", "Times that a model looked at a whole plan anew, by what came of it", &["outcome"])?,
@@ -153,7 +153,11 @@ pub fn begin(role: Role) {
             Replan::ALL.iter().for_each(|r| drop(all.replans.with_label_values(&[r.as_str()])));
         }
         Role::Worker => {
-            ["ok", "error"].iter().for_each(|o| drop(all.tool_calls.with_label_values(&[*o])));
+            for kind in Tool::ALL {
+                ["ok", "error"]
+                    .iter()
+                    .for_each(|o| drop(all.tool_calls.with_label_values(&[kind.as_str(), o])));
+            }
         }
         Role::Reviewer => {
             for by in ["code", "model"] {
@@ -265,8 +269,8 @@ pub fn model_cost(role: Role, microusd: u64) {
     ALL.model_microusd.with_label_values(&[role.as_str()]).inc_by(microusd);
 }
 
-pub fn tool_call(ok: bool) {
-    ALL.tool_calls.with_label_values(&[if ok { "ok" } else { "error" }]).inc();
+pub fn tool_call(kind: Tool, ok: bool) {
+    ALL.tool_calls.with_label_values(&[kind.as_str(), if ok { "ok" } else { "error" }]).inc();
 }
 
 /// An item of a verdict.

@@ -1,6 +1,6 @@
 //! An HTTP call as a tool, as the operator declares it in the configuration. Pure: the call itself is the worker's.
 
-use super::{Effect, ToolDecl, builtin, find};
+use super::{Effect, ToolDecl, builtin, find, web};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -82,7 +82,7 @@ impl HttpTool {
         if !is_word(&self.name) || !is_word(&self.bundle) {
             return say("name and bundle are made of letters, digits and _");
         }
-        if find(&builtin(), &self.name).is_some() {
+        if find(&builtin(), &self.name).or(find(&web(true, true), &self.name)).is_some() {
             return say("there is a built-in tool of that name");
         }
         if self.bundle == "fleet" {

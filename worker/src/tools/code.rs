@@ -90,6 +90,7 @@ impl Interpreter {
         let job = Job {
             argv,
             folder: attempt.folder().into(),
+            read_only: vec![],
             env: vec![],
             stdin: vec![],
             timeout_ms: limits.code_timeout_ms,

@@ -13,7 +13,7 @@ const HEAD_BYTES: usize = 64;
 const NAMED_MAX: usize = 20;
 
 /// Code sees the folder as `/workspace`, and models carry that path over to the other tools.
-fn relative(path: &str) -> &str {
+pub(super) fn relative(path: &str) -> &str {
     path.strip_prefix(WORKSPACE).and_then(|rest| rest.strip_prefix('/')).unwrap_or(path)
 }
 

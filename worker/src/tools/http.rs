@@ -5,6 +5,7 @@ use anyhow::{Context as _, bail};
 use reqwest::{Client, RequestBuilder, Url};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value};
+use shared::egress::{Guard, Refused};
 use shared::prompt;
 use shared::tool::Effect;
 use shared::tool::http::{HttpTool, Method};
@@ -17,13 +18,14 @@ const ANSWER_BYTES_MAX: usize = 256 * 1024;
 pub(super) struct Caller {
     tool: HttpTool,
     token: Option<SecretString>,
+    guard: Guard,
     client: Client,
 }
 
 impl Caller {
     /// # Errors
     /// A token that is not set, or a client that cannot be made.
-    pub(super) fn new(tool: &HttpTool) -> anyhow::Result<Self> {
+    pub(super) fn new(tool: &HttpTool, guard: &Guard) -> anyhow::Result<Self> {
         let token = match tool.token_env.as_str() {
             "" => None,
             name => match std::env::var(name) {
@@ -34,21 +36,13 @@ impl Caller {
                 ),
             },
         };
-        let mut builder = Client::builder()
-            .timeout(Duration::from_millis(tool.timeout_ms))
-            // A redirect would carry the token and the arguments to another host.
-            .redirect(reqwest::redirect::Policy::none())
-            .user_agent(concat!("muster/", env!("CARGO_PKG_VERSION")));
-        let host =
-            Url::parse(&tool.url.replace(['{', '}'], "")).ok().and_then(|u| u.host_str().map(str::to_owned));
-        let is_loopback = |host: &str| {
-            let host = host.trim_matches(['[', ']']);
-            host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
-        };
-        if host.is_some_and(|host| is_loopback(&host)) {
-            builder = builder.no_proxy();
-        }
-        Ok(Self { tool: tool.clone(), token, client: builder.build().context("an HTTP client")? })
+        // The host is the operator's: placeholders stand in path and query.
+        let url = Url::parse(&tool.url.replace(['{', '}'], ""))
+            .with_context(|| format!("tool `{}`: url", tool.name))?;
+        let guard = guard.clone().also(&url);
+        // No redirects: one would carry the token and the arguments to another host.
+        let client = guard.client().timeout(Duration::from_millis(tool.timeout_ms)).build();
+        Ok(Self { tool: tool.clone(), token, guard, client: client.context("an HTTP client")? })
     }
 
     /// Makes the call. `key` names the effect to the service, which may refuse to do it twice.
@@ -63,6 +57,10 @@ impl Caller {
         let name = &self.tool.name;
         let response = match request.send().await {
             Ok(response) => response,
+            Err(e) if Refused::of(&e).is_some() => {
+                let why = Refused::of(&e).map(|r| r.to_string()).unwrap_or_default();
+                return Err(ToolError::NotDone(format!("{name}: {why}; nothing was done")));
+            }
             // Nothing was sent.
             Err(e) if e.is_connect() || e.is_builder() => {
                 return Err(ToolError::NotDone(format!("{name} could not be reached; nothing was done")));
@@ -110,6 +108,9 @@ impl Caller {
             url = url.replace(&format!("{{{name}}}"), &segment(name, &value)?);
         }
         let url = Url::parse(&url).map_err(|e| ToolError::NotDone(format!("{}: {e}", self.tool.name)))?;
+        self.guard
+            .check(&url)
+            .map_err(|e| ToolError::NotDone(format!("{}: {e}; nothing was done", self.tool.name)))?;
         let rest: Map<String, Value> = args
             .iter()
             .filter(|(k, _)| !in_url.contains(&k.as_str()))
@@ -175,8 +176,11 @@ mod tests {
         }))
         .unwrap();
         let args = json!({"order": order, "amount": 3});
-        let request =
-            Caller::new(&tool).unwrap().request(args.as_object().unwrap()).map_err(|e| e.to_string())?;
+        let guard = Guard::new(&Default::default()).unwrap();
+        let request = Caller::new(&tool, &guard)
+            .unwrap()
+            .request(args.as_object().unwrap())
+            .map_err(|e| e.to_string())?;
         Ok(request.build().unwrap().url().to_string())
     }
 

@@ -236,7 +236,8 @@ async fn i7_without_a_sandbox_there_is_no_code_tool_and_a_broken_one_fails_the_a
     let names = |tools: &ToolBox| -> Vec<String> {
         tools.declarations(&["code".into(), "files".into()]).into_iter().map(|t| t.name).collect()
     };
-    let without = ["append_file", "finish", "list_files", "read_file", "update_progress", "write_file"];
+    let without =
+        ["append_file", "finish", "list_files", "read_file", "search_files", "update_progress", "write_file"];
     assert_eq!(names(&tools), without);
     assert!(told(&mut tools, "code_interpreter", json!({"code": "1"})).await.contains("no sandbox"));
     let mut tools = fixture.tools().await;
@@ -427,4 +428,41 @@ async fn another_worker_goes_on_with_the_files_and_is_told_that_variables_are_go
     assert!(
         matches!(merge(&fixture.blobs, GOAL, "", &overlay).await, Ok(Merged::Root(root)) if !root.is_empty())
     );
+}
+
+#[tokio::test]
+async fn files_are_searched_for_a_text_or_a_pattern_within_limits() {
+    let fixture = Fixture::new();
+    let mut tools = fixture.tools().await;
+    put(&tools, "data/a.csv", "office,desks\nBerlin,12\nbErlin (old),3\n");
+    put(&tools, "notes.md", &format!("{}Berlin{}\n", "x".repeat(2_000), "y".repeat(2_000)));
+    put(&tools, "data/pic.png", "\0Berlin");
+    put(&tools, "data/many.txt", &"row\n".repeat(1_000));
+    let mut find = async |args: Value| tools.call("search_files", &args).await.map(|r| r.text);
+    assert_eq!(
+        find(json!({"pattern": "Berlin", "prefix": "data/"})).await.unwrap(),
+        "data/a.csv:2: Berlin,12"
+    );
+    let any =
+        find(json!({"pattern": "BERLIN", "ignore_case": true, "prefix": "/workspace/data"})).await.unwrap();
+    assert_eq!(any, "data/a.csv:2: Berlin,12\ndata/a.csv:3: bErlin (old),3");
+    let exact = find(json!({"pattern": "(old)"})).await.unwrap();
+    assert_eq!(exact, "data/a.csv:3: bErlin (old),3", "a plain text is no pattern");
+    let by_pattern = find(json!({"pattern": r"^\w+,\d+$", "regex": true})).await.unwrap();
+    assert_eq!(by_pattern, "data/a.csv:2: Berlin,12");
+    let long = find(json!({"pattern": "Berlin", "prefix": "notes"})).await.unwrap();
+    assert!(long.starts_with("notes.md:1: …xxx") && long.contains("Berlin") && long.len() < 400, "{long}");
+    assert!(
+        find(json!({"pattern": "row"}))
+            .await
+            .unwrap()
+            .ends_with("[800 more lines: narrow the pattern or give a prefix]")
+    );
+    assert_eq!(find(json!({"pattern": "nowhere"})).await.unwrap(), "no line holds it");
+    for bad in ["(", r"(\w{1000}){1000}"] {
+        assert!(
+            matches!(find(json!({"pattern": bad, "regex": true})).await, Err(ToolError::Tell(_))),
+            "{bad}"
+        );
+    }
 }

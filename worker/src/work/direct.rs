@@ -33,7 +33,7 @@ pub(super) async fn run(
         }
     };
     job.pulse.beat();
-    metrics::tool_call(matches!(&gate, Gate::Answer { ok: true, .. }));
+    metrics::tool_call(toolbox.kind(&call.tool), matches!(&gate, Gate::Answer { ok: true, .. }));
     let text = match gate {
         Gate::Answer { text, ok: true } => text,
         Gate::Answer { text, ok: false } => {

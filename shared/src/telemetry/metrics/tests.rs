@@ -33,6 +33,7 @@ fn q51_the_count_of_series_does_not_grow_with_the_work() {
             model_wait_ends(asker, Duration::from_millis(n));
         }
         Redis::ALL.into_iter().for_each(redis_event);
+        Tool::ALL.into_iter().for_each(|t| tool_call(t, n % 2 == 0));
         http_request(u16::try_from(n).unwrap_or(0));
         review_item(n % 2 == 0, n % 3 == 0);
         // A plan may name any pool.

@@ -29,6 +29,30 @@ impl Role {
     }
 }
 
+/// Whose a tool is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tool {
+    Code,
+    Files,
+    Web,
+    Http,
+    Mcp,
+}
+
+impl Tool {
+    pub(super) const ALL: [Self; 5] = [Self::Code, Self::Files, Self::Web, Self::Http, Self::Mcp];
+
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Code => "code",
+            Self::Files => "files",
+            Self::Web => "web",
+            Self::Http => "http",
+            Self::Mcp => "mcp",
+        }
+    }
+}
+
 /// What a handler made of a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {

@@ -84,7 +84,7 @@ fn c9_ten_thousand_tickets_are_answered_at_once_with_the_limit() {
 fn c9_every_problem_is_told_at_once_and_not_without_end() {
     let mut bad = spec("bad", &["nobody"]);
     bad.role = "data_analist".into();
-    bad.tools = vec!["code_interpreter".into(), "web".into()];
+    bad.tools = vec!["code_interpreter".into(), "wab".into()];
     bad.checklist = vec![
         Check::Regex { path: "outputs/x".into(), pattern: "(".into() },
         Check::JsonSchema { path: "../x".into(), schema: json!({"type": 5}) },
@@ -95,7 +95,7 @@ fn c9_every_problem_is_told_at_once_and_not_without_end() {
         "there is no ticket `nobody`",
         "did you mean `data_analyst`?",
         "is a tool of the bundle `code`",
-        "there is no bundle `web`",
+        "there is no bundle `wab`",
         "checks[0].pattern",
         "checks[1].path",
         "checks[1].schema",
