@@ -12,8 +12,8 @@ mod web;
 
 pub use crate::ticket::limits::{Limits, is_word};
 use crate::ticket::{Caps, ReviewPolicy, Tier};
-pub use model::{Dialect, Fallback, Images, Model, ModelPrice, Price, Wire};
 pub use egress::{Allowed, Egress};
+pub use model::{Dialect, Fallback, Images, Model, ModelPrice, Price, Wire};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize, Serializer};
 use std::path::{Path, PathBuf};
