@@ -4,9 +4,11 @@
 //! that a manager that dies does not pay for it twice.
 
 pub(crate) mod apply;
+pub(crate) mod drawn;
 pub(crate) mod estimate;
 pub(crate) mod reply;
 pub(crate) mod roles;
+pub(crate) mod route;
 
 use crate::calls::{Asked, Failure};
 use roles::Role;
@@ -129,13 +131,15 @@ fn check(value: &Value, goal: &Goal, roles: &[String], config: &Config) -> Resul
             if roles.iter().any(|r| r == roles::INTEGRATOR) { roles::INTEGRATOR } else { roles[0].as_str() };
         reply::integrate(&mut specs, goal.review, integrator);
     }
+    let problems = problems(&specs, roles, config);
+    if problems.is_empty() { Ok(Proposal { raw: value.clone(), specs }) } else { Err(problems) }
+}
+
+/// What the validator has against a first plan.
+pub(crate) fn problems(specs: &[TicketSpec], roles: &[String], config: &Config) -> Vec<String> {
     let tools = config.tools.planned();
     let known = Known { roles, tools: &tools, existing: &BTreeSet::new() };
-    let problems = graph::problems(&specs, &known, &config.limits);
-    if problems.is_empty() {
-        return Ok(Proposal { raw: value.clone(), specs });
-    }
-    Err(problems.iter().map(ToString::to_string).collect())
+    graph::problems(specs, &known, &config.limits).iter().map(ToString::to_string).collect()
 }
 
 /// Bundles that a plan may name, with their tools. `fleet` is always there and never named.

@@ -123,7 +123,7 @@ pub(crate) fn again(
 
 fn schema(roles: &[String], config: &Config) -> Value {
     let bundles: BTreeSet<String> =
-        config.tools.catalogue().into_iter().map(|t| t.bundle).filter(|b| b != "fleet").collect();
+        config.tools.planned().into_iter().map(|t| t.bundle).filter(|b| b != "fleet").collect();
     let bundles: Vec<String> = bundles.into_iter().collect();
     let mut ticket = reply::ticket_schema(roles, &bundles);
     let checks = ticket["properties"]["checks"].clone();

@@ -9,7 +9,7 @@ use crate::deliver::{self, Outlook};
 use crate::escalation::{self, Rule};
 use shared::blob::Blobs;
 use shared::config::Config;
-use shared::goal::{Goal, GoalState};
+use shared::goal::{Goal, GoalState, PLAN_APPROVAL};
 use shared::message::{InboxEvent, InboxKind};
 use shared::model::Model;
 use shared::store::{Finish, Finished, GoalClaim, Held, Patched, Store, StoreError};
@@ -31,7 +31,7 @@ mod replanning;
 /// Escalations that one step decides with a model; the finish puts the others back.
 const DECIDED_MAX: usize = 20;
 /// Characters of a detail that a person reads; the store keeps 4 KiB.
-const DETAIL_CHARS_MAX: usize = 1_000;
+const DETAIL_CHARS_MAX: usize = 3_000;
 /// Waits between repeats of a call to a store that does not answer.
 const REPEAT_FIRST: Duration = Duration::from_millis(100);
 const REPEAT_MAX: Duration = Duration::from_secs(2);
@@ -157,9 +157,14 @@ impl Step<'_> {
                 return Ok(self
                     .to_person("deadline".into(), "the deadline has passed before there was a plan".into()));
             }
-            // A person was asked; only words of one are a reason to try again.
+            // A person was asked; only words of one are a reason to try again, and about a plan only the decision.
             let asked = self.goal.state == GoalState::NeedsHuman;
-            if asked && !came(events, &[InboxKind::Plan, InboxKind::Answered, InboxKind::Note]) {
+            let reasons: &[InboxKind] = if self.waits_for(PLAN_APPROVAL) {
+                &[InboxKind::Plan]
+            } else {
+                &[InboxKind::Plan, InboxKind::Answered, InboxKind::Note]
+            };
+            if asked && !came(events, reasons) {
                 return Ok(Finish::Continue { decided: false });
             }
             self.plan().await?;

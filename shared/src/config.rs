@@ -4,6 +4,7 @@
 //! Unknown keys are refused by name. A wrong configuration ends a program with exit code 64 before a port is bound.
 
 mod egress;
+mod intake;
 mod model;
 mod tenants;
 mod tools;
@@ -13,6 +14,7 @@ mod web;
 pub use crate::ticket::limits::{Limits, is_word};
 use crate::ticket::{Caps, ReviewPolicy, Tier};
 pub use egress::{Allowed, Egress};
+pub use intake::{Intake, Intent};
 pub use model::{Dialect, Fallback, Images, Model, ModelPrice, Price, Wire};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize, Serializer};
@@ -35,6 +37,7 @@ pub struct Config {
     pub tenants: Tenants,
     pub tools: Tools,
     pub egress: Egress,
+    pub intake: Intake,
     pub manager: Manager,
     pub worker: Worker,
     pub reviewer: Reviewer,
@@ -412,6 +415,9 @@ impl Config {
         }
         if let Err(problem) = self.egress.parsed() {
             return wrong("egress.allow", &problem);
+        }
+        if let Some((key, problem)) = self.intake.problem() {
+            return wrong(key, &problem);
         }
         if self.model.is_configured() && self.model.standard.is_empty() {
             return wrong("model.standard", "must name the model of the standard tier when model.url is set");

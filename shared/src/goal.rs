@@ -43,6 +43,9 @@ impl GoalState {
     }
 }
 
+/// The cause of a goal that waits for a person to approve its plan (answer.lua knows it by this word).
+pub const PLAN_APPROVAL: &str = "plan_approval";
+
 /// What happens when the deadline passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -52,6 +55,28 @@ pub enum DeadlinePolicy {
     Person,
     /// Deliver what is accepted.
     Deliver,
+}
+
+/// How tickets are made of a goal that brings no plan of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Intake {
+    /// A model splits it.
+    #[default]
+    Plan,
+    /// A quick request: one classification, each intent a ticket.
+    Route,
+}
+
+impl Intake {
+    /// The word in the hash and the API.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Plan => "plan",
+            Self::Route => "route",
+        }
+    }
 }
 
 /// A goal as it is submitted.
@@ -66,6 +91,9 @@ pub struct NewGoal {
     pub root: String,
     /// Blob of a given plan (`given` intake), or empty: then a model plans.
     pub given_plan_ref: String,
+    pub intake: Intake,
+    /// A person approves the plan before anything of it runs.
+    pub approve_plan: bool,
     /// Review policy of tickets whose plan says none.
     pub review: ReviewPolicy,
     /// 0: none.
@@ -100,6 +128,9 @@ pub struct Goal {
     /// Blob of the raw plan, stored before it is applied.
     pub plan_ref: String,
     pub given_plan_ref: String,
+    pub intake: Intake,
+    /// A person has still to approve the plan; nothing of it runs before.
+    pub approve_plan: bool,
     /// Root of the accepted workspace.
     pub root: String,
     pub review: ReviewPolicy,

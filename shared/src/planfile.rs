@@ -48,6 +48,9 @@ pub struct GoalSection {
     /// Priority of tickets that say none: 0 urgent, 1 normal, 2 bulk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<u8>,
+    /// A person approves the plan before anything of it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approve_plan: Option<bool>,
 }
 
 /// A ticket as a plan file writes it.

@@ -18,6 +18,8 @@ const TEMPLATES: &[(&str, &str)] = &[
     ("replan_task.j2", include_str!("prompt/replan_task.j2")),
     ("reviewer.j2", include_str!("prompt/reviewer.j2")),
     ("reviewer_task.j2", include_str!("prompt/reviewer_task.j2")),
+    ("route.j2", include_str!("prompt/route.j2")),
+    ("route_task.j2", include_str!("prompt/route_task.j2")),
     ("worker.j2", include_str!("prompt/worker.j2")),
     ("worker_task.j2", include_str!("prompt/worker_task.j2")),
     ("worker_nudge.j2", include_str!("prompt/worker_nudge.j2")),

@@ -86,6 +86,8 @@ async fn call_all(store: &Store) {
     let _ = store.manage_finish(&held(1), &id(11), 3, 2, &finish, 60_000).await;
     let answer = PersonDecision::Skip { reason: "not needed".into() };
     let _ = store.answer(&id(2), 7, &id(12), "tester", &answer).await;
+    let denied = PersonDecision::DenyPlan { reason: "too long".into() };
+    let _ = store.answer(&id(1), 0, &id(15), "tester", &denied).await;
     let _ = store.cancel_ticket(&id(2), "tester", 10_000).await;
     let _ = store.note(&id(1), "tester", "a note").await;
     let _ = store.dead_letter(WORK, b"raw", "why").await;

@@ -17,6 +17,7 @@ mod fences;
 mod gates;
 mod governor;
 mod harness_self;
+mod intake;
 mod ledger;
 mod metrics;
 mod model_check;

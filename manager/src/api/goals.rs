@@ -203,10 +203,26 @@ pub(super) async fn answer(
     Path(id): Path<String>,
     Body(words): Body<Words>,
 ) -> Answer<Ack> {
-    let text = said(&words)?.to_owned();
+    let decision = decision(&words)?;
     api.goal_for(&caller, &id).await?;
-    let decision = PersonDecision::Answer { text, budget_tokens: words.budget_tokens };
     api.decide(&caller, &id, words.expected_epoch, &words.request_id, &decision, "goal").await
+}
+
+fn decision(words: &Words) -> Result<PersonDecision, ApiError> {
+    fits(&words.text)?;
+    let text = words.text.trim().to_owned();
+    match words.decision.as_str() {
+        "" => {
+            Ok(PersonDecision::Answer { text: said(words)?.to_owned(), budget_tokens: words.budget_tokens })
+        }
+        "approve" => Ok(PersonDecision::ApprovePlan { note: text }),
+        "deny" => Ok(PersonDecision::DenyPlan { reason: text }),
+        other => {
+            let other: String = other.chars().take(40).collect();
+            Err(ApiError::bad("decision", format!("there is no decision `{other}` on a goal"))
+                .hint("approve, deny, or none and a text"))
+        }
+    }
 }
 
 impl Api {

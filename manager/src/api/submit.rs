@@ -11,7 +11,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use shared::goal::{Goal, NewGoal};
+use shared::goal::{Goal, Intake, NewGoal};
 use shared::planfile::{GoalSection, PlanFile};
 use shared::store::{Confirmation, Confirming, Submitted};
 use shared::ticket::graph::Problem;
@@ -25,6 +25,7 @@ const DEADLINE_S_MAX: u64 = 366 * 86_400;
 /// A request that may be submitted.
 struct Checked {
     section: GoalSection,
+    intake: Intake,
     review: ReviewPolicy,
     plan: Option<PlanFile>,
 }
@@ -113,9 +114,10 @@ fn same_goal(there: &Goal, checked: &Checked) -> Result<GoalSubmitted, ApiError>
     if there.text != checked.section.text
         || there.constraints != checked.section.constraints
         || there.given_plan_ref != plan_ref
+        || there.intake != checked.intake
     {
         return Err(ApiError::conflict(
-            "this key was used for a goal with another text, constraints or plan",
+            "this key was used for a goal with another text, constraints, plan or intake",
         )
         .at("idempotency_key")
         .hint("use a new key for a new goal"));
@@ -153,6 +155,8 @@ async fn new_goal(
         constraints: checked.section.constraints.clone(),
         root,
         given_plan_ref,
+        intake: checked.intake,
+        approve_plan: checked.section.approve_plan.unwrap_or(false),
         review: checked.review,
         budget_tokens: checked.section.budget_tokens.unwrap_or(0),
         deadline_at_ms,
@@ -204,6 +208,19 @@ fn prepare(api: &Api, wanted: &SubmitGoal) -> Result<(Checked, Vec<Problem>), Ap
             format!("a deadline is at most {DEADLINE_S_MAX} seconds away"),
         ));
     }
+    let intake = wanted.intake.unwrap_or_default();
+    if intake == Intake::Route {
+        let wrong = |problem: &str, hint: &str| Err(ApiError::bad("intake", problem).hint(hint));
+        if plan.is_some() {
+            return wrong("a plan file is not routed", "leave out the plan, or intake");
+        }
+        if api.config.intake.intents.is_empty() {
+            return wrong(
+                "this fleet knows no intents",
+                "add [[intake.intents]] to the manager's configuration",
+            );
+        }
+    }
     let review = section.review.unwrap_or(api.config.manager.review);
     let problems = match &mut plan {
         None => section.problems(limits),
@@ -212,7 +229,7 @@ fn prepare(api: &Api, wanted: &SubmitGoal) -> Result<(Checked, Vec<Problem>), Ap
             planner::problems_of_file(plan, review, &api.config)
         }
     };
-    Ok((Checked { section, review, plan }, problems))
+    Ok((Checked { section, intake, review, plan }, problems))
 }
 
 /// What the request says goes before what the plan file says.
@@ -228,6 +245,7 @@ fn merge(wanted: &SubmitGoal, file: Option<&GoalSection>) -> GoalSection {
     section.budget_tokens = wanted.budget_tokens.or(section.budget_tokens);
     section.deadline_s = wanted.deadline_s.or(section.deadline_s);
     section.language = wanted.language.clone().or(section.language);
+    section.approve_plan = wanted.approve_plan.or(section.approve_plan);
     section
 }
 
@@ -296,6 +314,21 @@ async fn propose(
     };
     let files = wanted.inputs.iter().map(|i| planner::Input::named(&i.path)).collect();
     tracing::info!(who = caller.who, "a plan is made to be looked at");
+    if checked.intake == Intake::Route {
+        let asked = planner::route::ask(model, &api.config, &goal, &api.stop, &|| {}).await;
+        return match asked.outcome {
+            Ok((_, scored)) => {
+                let chosen = planner::route::chosen(&scored, &api.config.intake);
+                let nothing = chosen.is_empty();
+                Ok(if nothing {
+                    Err(vec![planner::route::clearer(&api.config.intake)])
+                } else {
+                    Ok(planner::route::specs(&chosen, &api.config.intake))
+                })
+            }
+            Err(failure) => Err(ApiError::unavailable(format!("the model did not classify: {failure}"))),
+        };
+    }
     let asked = planner::ask(model, &api.config, &goal, files, &api.stop, &|| {}).await;
     match asked.outcome {
         Ok(proposal) => Ok(Ok(proposal.specs)),
@@ -320,7 +353,12 @@ mod tests {
     fn a_key_used_for_another_goal_is_a_conflict() {
         let there = Goal { text: "a".into(), ..Goal::default() };
         let section = |text: &str| GoalSection { text: text.into(), ..GoalSection::default() };
-        let checked = |text| Checked { section: section(text), review: ReviewPolicy::Code, plan: None };
+        let checked = |text| Checked {
+            section: section(text),
+            intake: Intake::Plan,
+            review: ReviewPolicy::Code,
+            plan: None,
+        };
         assert!(same_goal(&there, &checked("a")).is_ok_and(|s| s.duplicate));
         let plan = |code: &str| {
             let ticket =

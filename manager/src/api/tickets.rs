@@ -120,8 +120,9 @@ fn check(decision: &PersonDecision) -> Result<(), ApiError> {
         PersonDecision::Retry { note, .. } | PersonDecision::Reopen { note } => fits(note),
         PersonDecision::Skip { reason }
         | PersonDecision::Fail { reason }
-        | PersonDecision::Deny { reason } => fits(reason),
-        PersonDecision::Answer { text, .. } => fits(text),
+        | PersonDecision::Deny { reason }
+        | PersonDecision::DenyPlan { reason } => fits(reason),
+        PersonDecision::Answer { text, .. } | PersonDecision::ApprovePlan { note: text } => fits(text),
         PersonDecision::Deliver { overlay_ref } => {
             let is_ref = overlay_ref.len() == 64 && overlay_ref.bytes().all(|b| b.is_ascii_hexdigit());
             if is_ref { Ok(()) } else { Err(ApiError::bad("overlay_ref", "this is not a blob's hash")) }

@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use shared::goal::{DeadlinePolicy, Goal};
+use shared::goal::{DeadlinePolicy, Goal, Intake};
 use shared::store::{
     Consumer, DeadLetter, Endpoint, Gauges, LogEvent, OpenDecision, PersonDecision, TenantBook, Used,
     Violation,
@@ -30,6 +30,12 @@ pub(crate) struct SubmitGoal {
     /// A plan file as JSON (`{"goal": …, "tickets": […]}`); without one a model plans.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) plan: Option<Value>,
+    /// `plan` (a model splits it, the default) or `route` (a quick request, by the intents of the configuration).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) intake: Option<Intake>,
+    /// A person approves the plan before anything of it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) approve_plan: Option<bool>,
     /// Review policy of tickets whose plan names none; the manager's own default otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) review: Option<ReviewPolicy>,
@@ -154,6 +160,9 @@ pub(crate) struct Words {
     pub(crate) request_id: String,
     /// Epoch as read; 0: whatever it is now.
     pub(crate) expected_epoch: u64,
+    /// Goal's answer only: `approve` or `deny` of the plan that waits; empty: an answer in words.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) decision: String,
     /// Goal's answer only: the new budget.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) budget_tokens: Option<u64>,

@@ -29,10 +29,10 @@ pub(crate) struct Args {
     /// Ticket: it has failed.
     #[arg(long)]
     fail: bool,
-    /// Ticket: the exact call that it asks for may run, once.
+    /// Ticket: the exact call that it asks for may run, once. Goal: its plan may run.
     #[arg(long)]
     approve: bool,
-    /// Ticket: the call may not run; the agent is told.
+    /// Ticket: the call may not run; the agent is told. Goal: its plan may not run; it is planned anew with your words.
     #[arg(long)]
     deny: bool,
     /// Note for the next try, or the reason.
@@ -80,21 +80,45 @@ pub(crate) async fn run(ctx: &Context, args: &Args) -> Result<Exit, CliError> {
                 "one of --retry, --skip, --fail; for a confirmation --approve or --deny",
             ));
         }
+        (Target::Goal(goal), Some(decision)) if of_plan(&decision).is_some() => {
+            let decision = of_plan(&decision).unwrap_or_default().to_owned();
+            let body = Words { text: note, decision, request_id, ..Words::default() };
+            client.post_once(&format!("/v1/goals/{}/answer", segment(&goal)), &body).await?
+        }
         (Target::Goal(_), Some(_)) => {
             return Err(CliError::usage(
                 format!("`{}` is a goal, and the decision is one for a ticket", args.what),
-                "name the ticket as GOAL/KEY, as `muster inbox` shows it; a goal is answered with words",
+                "name the ticket as GOAL/KEY, as `muster inbox` shows it; a goal is answered with words, its plan with \
+                 --approve or --deny",
             ));
         }
         (Target::Goal(_), None) if note.trim().is_empty() && args.budget_tokens.is_none() => {
             return Err(CliError::usage("the answer is empty", "muster answer GOAL \"…\""));
         }
         (Target::Goal(goal), None) => {
-            let body = Words { text: note, request_id, expected_epoch: 0, budget_tokens: args.budget_tokens };
+            let body =
+                Words { text: note, request_id, budget_tokens: args.budget_tokens, ..Words::default() };
             client.post_once(&format!("/v1/goals/{}/answer", segment(&goal)), &body).await?
         }
     };
     acknowledged(ctx, &answer)
+}
+
+/// The decision on a plan that a decision on a ticket is the same word as.
+fn of_plan(decision: &PersonDecision) -> Option<&'static str> {
+    match decision {
+        PersonDecision::Approve { args: None } => Some("approve"),
+        PersonDecision::Deny { .. } => Some("deny"),
+        PersonDecision::Approve { args: Some(_) }
+        | PersonDecision::Retry { .. }
+        | PersonDecision::Deliver { .. }
+        | PersonDecision::Skip { .. }
+        | PersonDecision::Fail { .. }
+        | PersonDecision::Reopen { .. }
+        | PersonDecision::ApprovePlan { .. }
+        | PersonDecision::DenyPlan { .. }
+        | PersonDecision::Answer { .. } => None,
+    }
 }
 
 fn decision(args: &Args, note: &str) -> Result<Option<PersonDecision>, CliError> {

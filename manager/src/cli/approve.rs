@@ -1,4 +1,4 @@
-//! `muster approve` and `muster deny`: the two answers to a confirmation, as `muster answer` gives them too.
+//! `muster approve` and `muster deny`: the two answers to a confirmation or a plan, as `muster answer` gives them too.
 
 use super::answer;
 use super::context::Context;
@@ -8,7 +8,7 @@ use super::error::{CliError, Exit};
 #[command(after_help = "Examples:\n  muster approve 0193f0a0/refund\n  \
     muster approve 0193f0a0/refund --args '{\"order\":\"A1\",\"amount\":5}'")]
 pub(crate) struct Approve {
-    /// The ticket: GOAL/KEY, as `muster inbox` shows it.
+    /// The ticket: GOAL/KEY, as `muster inbox` shows it; or the goal whose plan waits.
     ticket: String,
     /// Other arguments for the call, as JSON; it gets a digest of its own.
     #[arg(long, value_name = "JSON")]
@@ -18,9 +18,9 @@ pub(crate) struct Approve {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  muster deny 0193f0a0/refund \"the order was delivered\"")]
 pub(crate) struct Deny {
-    /// The ticket: GOAL/KEY, as `muster inbox` shows it.
+    /// The ticket: GOAL/KEY, as `muster inbox` shows it; or the goal whose plan waits.
     ticket: String,
-    /// Why; the agent reads it.
+    /// Why; the agent, or the planner, reads it.
     reason: Option<String>,
 }
 

@@ -23,6 +23,8 @@ fn goal(words: &str, input: &[PathBuf]) -> intake::Goal {
         review: None,
         budget_tokens: None,
         deadline_s: None,
+        route: false,
+        approve_plan: false,
         in_flight_max: None,
         tenant: None,
         language: None,

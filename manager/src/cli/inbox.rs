@@ -48,6 +48,9 @@ fn drawn(decisions: &[Value], now: u64) -> String {
             drawn.push_str(&format!("  - {choice}\n"));
         }
         let how = match text(d, "kind") {
+            "goal" if text(d, "cause") == shared::goal::PLAN_APPROVAL => {
+                format!("muster approve {0}   or   muster deny {0} \"…\"", name(d))
+            }
             "goal" => format!("muster answer {} \"…\"", name(d)),
             "awaiting_approval" => {
                 format!("muster approve {0} [--args JSON]   or   muster deny {0} [REASON]", name(d))

@@ -6,6 +6,7 @@ use super::error::CliError;
 use super::out::{size, text};
 use super::types::{InputFile, SubmitGoal};
 use shared::config::{Config, Limits};
+use shared::goal::Intake;
 use shared::planfile::PlanFile;
 use shared::ticket::ReviewPolicy;
 use shared::ticket::graph::{Known, Problem};
@@ -38,6 +39,12 @@ pub(crate) struct Goal {
     /// Seconds that the goal may take.
     #[arg(long, value_name = "N")]
     pub(crate) deadline_s: Option<u64>,
+    /// A quick request: sorted by the intents of the manager's configuration, not planned.
+    #[arg(long)]
+    pub(crate) route: bool,
+    /// Ask a person (`muster approve GOAL`, `muster deny GOAL "…"`) before anything of the plan runs.
+    #[arg(long)]
+    pub(crate) approve_plan: bool,
     /// Tickets that may run at once.
     #[arg(long, value_name = "N")]
     pub(crate) in_flight_max: Option<u32>,
@@ -125,6 +132,8 @@ pub(crate) fn from_plan(
         text: plan.goal.text.clone(),
         constraints: plan.goal.constraints.clone(),
         inputs: vec![],
+        intake: goal.route.then_some(Intake::Route),
+        approve_plan: if goal.approve_plan { Some(true) } else { plan.goal.approve_plan },
         review: plan.goal.review,
         budget_tokens: plan.goal.budget_tokens,
         deadline_s: plan.goal.deadline_s,

@@ -6,7 +6,7 @@ use super::error::{CliError, Exit};
 use super::intake::{self, Ready};
 use super::live::Style;
 use super::local::{Fleet, Options};
-use super::out::{short, size, text};
+use super::out::{items, short, size, text};
 use super::{config, pull, watch};
 use serde_json::json;
 use std::path::PathBuf;
@@ -99,17 +99,21 @@ pub(crate) async fn submit_and_watch(
         }
         Err(e) => return Err(e),
     };
+    let answer = if text(&ended.goal, "intake") == "route" { answer_of(client, &goal).await } else { None };
     let mut made: Vec<&pull::File> = pulled.iter().filter(|f| f.is_deliverable()).collect();
     made.sort_by_key(|f| (!f.path.starts_with("outputs/"), f.path.clone()));
     if ctx.out.json {
         ctx.out.document(&json!({
             "goal": goal, "state": text(&ended.goal, "state"), "exit": ended.exit.code(),
             "cause": text(&ended.goal, "cause"), "cause_detail": text(&ended.goal, "cause_detail"),
-            "folder": dir, "deliverables": made.iter().map(|f| f.to_json()).collect::<Vec<_>>(),
+            "answer": answer, "folder": dir, "deliverables": made.iter().map(|f| f.to_json()).collect::<Vec<_>>(),
         }))?;
     }
     ended.say(ctx, client).await;
     if !ctx.out.json {
+        if let Some(answer) = &answer {
+            ctx.out.line(answer)?;
+        }
         if !made.is_empty() {
             ctx.out.note("deliverables:");
         }
@@ -120,4 +124,12 @@ pub(crate) async fn submit_and_watch(
         ctx.out.note(&format!("{} files, {} in {}", pulled.len(), size(total), dir.display()));
     }
     Ok(ended.exit)
+}
+
+/// A routed request is answered in words: the report of its last ticket.
+async fn answer_of(client: &Client, goal: &str) -> Option<String> {
+    let page = client.get(&format!("/v1/goals/{}/tickets", client::segment(goal))).await.ok()?;
+    let last =
+        items(&page, "tickets").iter().find(|t| t["integrates"] == true && text(t, "status") == "done")?;
+    Some(text(last.get("result")?, "summary").to_owned()).filter(|words| !words.is_empty())
 }

@@ -101,6 +101,17 @@ fn hidden(session: &Session, of: &OpenDecision) -> Markup {
 
 fn for_goal(session: &Session, of: &OpenDecision) -> Markup {
     let id = |name: &str| format!("{name}-{}", of.id);
+    if of.cause == shared::goal::PLAN_APPROVAL {
+        return html! {
+            form method="post" action=(format!("/goals/{}/answer", of.id)) {
+                (hidden(session, of))
+                label for=(id("text")) { "Words for the planner" }
+                textarea id=(id("text")) name="text" rows="3" {}
+                button type="submit" name="decision" value="approve" { "Approve the plan" }
+                button.danger type="submit" name="decision" value="deny" { "Deny" }
+            }
+        };
+    }
     html! {
         form method="post" action=(format!("/goals/{}/answer", of.id)) {
             (hidden(session, of))
@@ -219,6 +230,7 @@ pub(super) async fn answer_goal(
         text: posted.fields.text("text").trim().to_owned(),
         request_id: posted.fields.text("request").to_owned(),
         expected_epoch: posted.fields.number("epoch")?.unwrap_or(0),
+        decision: posted.fields.text("decision").to_owned(),
         budget_tokens: posted.fields.number("budget_tokens")?,
     };
     let path = format!("/v1/goals/{}/answer", path_of(&id));

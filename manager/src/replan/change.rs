@@ -173,7 +173,7 @@ impl Plan<'_> {
             spec.integrates = false;
         }
         let existing: BTreeSet<String> = self.all.iter().map(|t| t.key.clone()).collect();
-        let tools = self.config.tools.catalogue();
+        let tools = self.config.tools.planned();
         let known = Known { roles: self.roles, tools: &tools, existing: &existing };
         problems.extend(graph::problems(&specs, &known, limits).iter().map(ToString::to_string));
         specs

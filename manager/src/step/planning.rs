@@ -6,6 +6,7 @@ use crate::planner::apply::{Applied, apply};
 use crate::planner::{self, Input, Stored};
 use serde_json::Value;
 use shared::blob::BlobError;
+use shared::goal::{Intake, PLAN_APPROVAL};
 use shared::model::Model;
 use shared::store::Written;
 use shared::workspace::Manifest;
@@ -16,15 +17,22 @@ impl Step<'_> {
         let specs = match self.stored_plan().await? {
             Some(stored) => stored.tickets,
             None => {
-                let stored = if self.goal.given_plan_ref.is_empty() {
-                    self.ask_for_plan().await?
-                } else {
-                    self.given_plan().await?
+                let stored = match (self.goal.given_plan_ref.as_str(), self.goal.intake) {
+                    ("", Intake::Plan) => self.ask_for_plan().await?,
+                    ("", Intake::Route) => self.route().await?,
+                    _ => self.given_plan().await?,
                 };
                 self.store_plan(&stored).await?;
                 stored.tickets
             }
         };
+        // I7: only a person opens this gate; the stored plan waits with the goal.
+        if self.goal.approve_plan {
+            return Err(Stop::person(
+                PLAN_APPROVAL,
+                planner::drawn::drawn(&specs, &self.manager.config.model),
+            ));
+        }
         let store = &self.manager.store;
         match self.patiently(|| apply(store, &self.held, &self.goal, &specs)).await? {
             Applied::Sealed => {
@@ -62,6 +70,12 @@ impl Step<'_> {
     }
 
     pub(super) async fn ask_for_plan(&self) -> Result<Stored, Stop> {
+        // I11: a person who denies every plan has to write one.
+        if self.goal.replans >= self.manager.config.limits.replans_max {
+            let detail =
+                format!("its plan was denied {} times; submit a plan file as a new goal", self.goal.replans);
+            return Err(Stop::person("plan_denied", detail));
+        }
         let model = &self.may_ask("")?;
         let files = self.inputs().await?;
         let beat = || self.pulse.beat();
@@ -74,6 +88,27 @@ impl Step<'_> {
                 Err(Stop::of_failure(&failure))
             }
         }
+    }
+
+    /// A quick request: which intents it has, by one classification; nothing of it is clear: the person is asked.
+    async fn route(&self) -> Result<Stored, Stop> {
+        let model = &self.may_ask("")?;
+        let beat = || self.pulse.beat();
+        let config = &self.manager.config;
+        let asked = planner::route::ask(model, config, &self.goal, &self.cut, &beat).await;
+        self.book("", &asked.records).await;
+        let (raw, scored) = asked.outcome.map_err(|failure| Stop::of_failure(&failure))?;
+        let chosen = planner::route::chosen(&scored, &config.intake);
+        if chosen.is_empty() {
+            return Err(Stop::person("unclear", planner::route::clearer(&config.intake)));
+        }
+        let specs = planner::route::specs(&chosen, &config.intake);
+        let names = planner::roles::names(&planner::roles::known(&config.worker.roles_folder));
+        let problems = planner::problems(&specs, &names, config);
+        if !problems.is_empty() {
+            return Err(Stop::person("plan_refused", format!("[intake]: {}", problems.join("; "))));
+        }
+        Ok(Stored::new("route", raw, specs))
     }
 
     /// The model, if there is one and the goal may still spend (I7).

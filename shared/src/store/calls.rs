@@ -243,6 +243,16 @@ pub enum PersonDecision {
         #[serde(default)]
         note: String,
     },
+    /// Goal whose plan waits: it runs. The note goes to its manager.
+    ApprovePlan {
+        #[serde(default)]
+        note: String,
+    },
+    /// Goal whose plan waits: it is planned anew with these words; one whose plan was given ends cancelled.
+    DenyPlan {
+        #[serde(default)]
+        reason: String,
+    },
     /// Goal in needs_human: the answer to its question; a new budget if it is about that.
     Answer {
         text: String,

@@ -1,7 +1,7 @@
 //! Hash fields and types: how a ticket and a goal are written flat and read back by name (never by position).
 
 use super::{Result, StoreError};
-use crate::goal::{Goal, GoalState, NewGoal};
+use crate::goal::{Goal, GoalState, Intake, NewGoal};
 use crate::ticket::patch::{Edit, NewTicket};
 use crate::ticket::{Caps, Counters, NeedsPolicy, ReviewPolicy, Status, Ticket, Tier};
 use redis::Value;
@@ -130,6 +130,8 @@ pub(super) fn of_new_goal(g: &NewGoal) -> Flat {
         ("constraints", json(&g.constraints)),
         ("root", g.root.clone()),
         ("given_plan_ref", g.given_plan_ref.clone()),
+        ("intake", g.intake.as_str().into()),
+        ("approve_plan", flag(g.approve_plan)),
         ("review", g.review.as_str().into()),
         ("budget_tokens", g.budget_tokens.to_string()),
         ("deadline_at_ms", g.deadline_at_ms.to_string()),
@@ -319,6 +321,8 @@ pub(super) fn goal(m: &Map) -> Result<Goal> {
         plan_version: m.number("plan_version"),
         plan_ref: m.text("plan_ref"),
         given_plan_ref: m.text("given_plan_ref"),
+        intake: m.word::<Intake>("intake"),
+        approve_plan: m.flag("approve_plan"),
         root: m.text("root"),
         review: m.word::<ReviewPolicy>("review"),
         language: m.text("language"),

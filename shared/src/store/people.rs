@@ -2,6 +2,7 @@
 
 use super::args::arg;
 use super::{Answered, OpenDecision, PersonDecision, Result, Store, StoreError, fields, reply, scripts};
+use crate::goal::{Goal, PLAN_APPROVAL};
 use crate::ticket::{Status, Ticket};
 use crate::tool;
 
@@ -35,6 +36,21 @@ fn confirmation(permit: &serde_json::Value) -> String {
         "has begun this call and its outcome is not known; it may have happened:"
     };
     format!("{asked} {} {}\ndigest {}", text("tool"), permit["args"], text("digest"))
+}
+
+/// What a person may do about a goal that asks.
+fn of_goal(g: &Goal) -> &'static [&'static str] {
+    match (g.cause.as_str(), g.given_plan_ref.as_str()) {
+        (PLAN_APPROVAL, "") => {
+            &["approve: the plan runs", "deny: it is planned anew with your words", "expiry: the goal fails"]
+        }
+        (PLAN_APPROVAL, _) => {
+            &["approve: the plan runs", "deny: the goal is cancelled", "expiry: the goal fails"]
+        }
+        _ => {
+            &["answer: the manager goes on with your text", "cancel: the goal ends", "expiry: the goal fails"]
+        }
+    }
 }
 
 impl Store {
@@ -78,6 +94,8 @@ impl Store {
             }
             PersonDecision::Deny { reason } => ("deny", reason.clone()),
             PersonDecision::Reopen { note } => ("reopen", note.clone()),
+            PersonDecision::ApprovePlan { note } => ("approve_plan", note.clone()),
+            PersonDecision::DenyPlan { reason } => ("deny_plan", reason.clone()),
             PersonDecision::Answer { text, budget_tokens } => {
                 budget = budget_tokens.map(|b| b.to_string()).unwrap_or_default();
                 ("answer", text.clone())
@@ -110,6 +128,7 @@ impl Store {
         for id in ids {
             if let Some(goal) = id.strip_prefix("g:") {
                 if let Some(g) = self.goal(goal).await? {
+                    let choices = of_goal(&g);
                     out.push(OpenDecision {
                         id: g.id.clone(),
                         goal: g.id,
@@ -119,11 +138,7 @@ impl Store {
                         cause: g.cause,
                         detail: g.cause_detail,
                         expires_at_ms: g.due_at_ms,
-                        choices: vec![
-                            "answer: the manager goes on with your text".into(),
-                            "cancel: the goal ends".into(),
-                            "expiry: the goal fails".into(),
-                        ],
+                        choices: choices.iter().map(|c| (*c).to_owned()).collect(),
                     });
                 }
                 continue;

@@ -138,10 +138,12 @@ impl Session {
         steps_max: u32,
         ticket: &Ticket,
     ) -> Self {
+        // With nothing but the loop's own tools a text is the answer: no nudge, no second call.
+        let told = Told { finish: tools.iter().all(|t| t.bundle == "fleet"), ..Told::default() };
         Self {
             messages: vec![Message::System(system), Message::User(task)],
             tools,
-            state: State::default(),
+            state: State { told, ..State::default() },
             steps_max,
             needs_tools: needs_tools(ticket),
             compacted: false,

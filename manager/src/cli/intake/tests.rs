@@ -8,6 +8,8 @@ fn goal(text: &str) -> Goal {
         review: None,
         budget_tokens: None,
         deadline_s: None,
+        route: false,
+        approve_plan: false,
         in_flight_max: None,
         tenant: None,
         language: None,

@@ -7,14 +7,39 @@ if not t then
   local g = goal_of(id)
   if not g then return { 'NONE' } end
   if redis.call('HGET', gk(id), 'last_request') == request then return { 'DUP' } end
-  if word ~= 'answer' then return { 'REFUSED', 'a goal takes the decision answer, not ' .. word } end
+  if word ~= 'answer' and word ~= 'approve_plan' and word ~= 'deny_plan' then
+    return { 'REFUSED', 'a goal takes the decision answer, not ' .. word }
+  end
   if expected > 0 and g.epoch ~= expected then return { 'STALE' } end
   if g.state ~= 'needs_human' then return { 'REFUSED', 'the goal is ' .. g.state .. ', nobody asked' } end
+  local asked = redis.call('HMGET', gk(id), 'cause', 'cause_detail', 'given_plan_ref')
+  if (asked[1] == 'plan_approval') == (word == 'answer') then
+    return { 'REFUSED', word == 'answer' and 'its plan waits: approve or deny it' or 'no plan of it waits to be approved' }
+  end
+  if word == 'deny_plan' and asked[3] and asked[3] ~= '' then
+    -- Nobody but who wrote the file can mend it.
+    redis.call('HSET', gk(id), 'last_request', request)
+    end_goal(g, 'cancelled', who, 'plan_denied', note)
+    return { 'OK' }
+  end
   redis.call('HSET', gk(id), 'late', '', 'last_request', request)
   if ARGV[10] ~= '' then redis.call('HSET', gk(id), 'budget_tokens', ARGV[10]) end
   g.late = ''
-  add_note(id, note)
-  goal_answered(g, who, note)
+  local said = nil
+  if word == 'approve_plan' then
+    said = 'plan_approved'
+    redis.call('HSET', gk(id), 'approve_plan', '')
+  elseif word == 'deny_plan' then
+    said = 'plan_denied'
+    redis.call('HSET', gk(id), 'plan_ref', '')
+    redis.call('HINCRBY', gk(id), 'replans', 1)
+  end
+  -- Who plans anew knows what was not wanted.
+  local told = note
+  if word == 'deny_plan' then told = 'Your plan was denied' .. (note ~= '' and ': ' .. note or '') .. '\nIt was:\n' .. (asked[2] or '') end
+  add_note(id, told)
+  -- Of the planner's own questions the answer is news of the plan; of money or a model's failure it is none.
+  goal_answered(g, who, note, said, (asked[1] == 'planner_asks' or asked[1] == 'stalled') and note or nil)
   return { 'OK' }
 end
 if redis.call('HGET', hk(id), 'last_request') == request then return { 'DUP' } end

@@ -193,8 +193,8 @@ local function goal_to_person(g, who, cause, detail, expiry)
   event(g.id, 'goal_needs_human', nil, g.state, 'needs_human', who, cause .. ': ' .. (detail or ''))
   g.state = 'needs_human'
 end
--- It goes on: somebody answered, or what it waited for is there.
-local function goal_answered(g, who, note)
+-- It goes on: somebody answered, or what it waited for is there. `heard`: words that may change the plan.
+local function goal_answered(g, who, note, word, heard)
   rcall('ZREM', P .. 'ask', 'g:' .. g.id)
   rcall('ZREM', P .. 'tbp', g.id)
   local sealed, cause = g.sealed == '1', rcall('HGET', gk(g.id), 'cause')
@@ -202,10 +202,10 @@ local function goal_answered(g, who, note)
     'due_at', '', 'broke', '', 'updated_at', NOW)
   g.state = sealed and 'running' or 'planning'
   g.broke = ''
-  event(g.id, 'goal_answered', nil, 'needs_human', g.state, who, note)
+  event(g.id, word or 'goal_answered', nil, 'needs_human', g.state, who, note)
   -- Money is no word about the plan: nobody is asked to look at it again.
   local money = cause == 'budget' or cause == 'tenant_budget'
-  inbox(g, not sealed and 'plan' or money and 'idle' or 'answered', nil, note)
+  inbox(g, not sealed and 'plan' or money and 'idle' or 'answered', nil, money and note or heard or '')
   rings_open(g)
 end
 -- Whether a manager's call carries the goal's lease: nil when it does, else the answer.

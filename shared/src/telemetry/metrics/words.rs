@@ -266,8 +266,11 @@ impl Redis {
 pub(super) const TIERS: [&str; 3] = ["cheap", "standard", "strong"];
 
 /// Why a person is asked; many causes share a word. The last one is for what a newer version may bring.
-pub(super) const ASKED_FOR: [&str; 10] = [
+pub(super) const ASKED_FOR: [&str; 13] = [
     "approval",
+    "plan_approval",
+    "planner_asks",
+    "unclear",
     "budget",
     "tenant_budget",
     "unserved_lane",
