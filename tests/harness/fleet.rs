@@ -378,6 +378,14 @@ impl Drop for Fleet {
     }
 }
 
+/// Path of the command line `muster`, for scripts that run it themselves.
+///
+/// # Errors
+/// When it is not there.
+pub fn muster_binary() -> Result<PathBuf> {
+    binary::find("muster")
+}
+
 /// `muster ARGS…` without any fleet, in this folder, with this environment.
 ///
 /// # Errors

@@ -13,6 +13,7 @@ mod deploy;
 mod doctor;
 mod edges;
 mod effects;
+mod examples;
 mod fences;
 mod gates;
 mod governor;
