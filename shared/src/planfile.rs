@@ -20,8 +20,19 @@ pub const CONSTRAINT_BYTES_MAX: usize = 4 * 1024;
 #[serde(deny_unknown_fields)]
 pub struct PlanFile {
     pub goal: GoalSection,
-    #[serde(default)]
+    /// Left out for a goal that a model plans. There but empty is refused: nobody means to pay for a plan so.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "at_least_one")]
     pub tickets: Vec<PlanTicket>,
+}
+
+fn at_least_one<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<PlanTicket>, D::Error> {
+    let tickets = Vec::<PlanTicket>::deserialize(from)?;
+    if tickets.is_empty() {
+        return Err(serde::de::Error::custom(
+            "`tickets` is empty: give at least one, or leave it out to have the goal planned by a model",
+        ));
+    }
+    Ok(tickets)
 }
 
 /// What is asked for.

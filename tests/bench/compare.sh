@@ -14,14 +14,19 @@ set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 root="$(cd "$here/../.." && pwd)"
 target="${CARGO_TARGET_DIR:-$root/target}"
-folder="$target/bench" peers=bullmq,saq,arq,dramatiq,celery,rq against='' rounds='' pass=()
+folder="$target/bench" peers=bullmq,saq,arq,dramatiq,celery,rq peers_given='' against='' rounds='' pass=()
 
 usage() { sed -n '2,/^set -euo/p' "${BASH_SOURCE[0]}" | sed '$d; s/^# \{0,1\}//'; }
 need() { [ $# -gt 1 ] || { echo "compare.sh: $1 needs a value (see --help)" >&2; exit 64; }; }
 while [ $# -gt 0 ]; do
   case "$1" in
-    --scenario | --percent | --crash-cap-s) need "$@"; pass+=("$1" "$2"); shift 2 ;;
-    --peers) need "$@"; peers=$2; shift 2 ;;
+    --scenario)
+      need "$@"
+      case "$2" in noop | two_hop | latency | fanout | crash) ;; *)
+        echo "compare.sh: --scenario $2 is not known: noop two_hop latency fanout crash" >&2; exit 64 ;; esac
+      pass+=("$1" "$2"); shift 2 ;;
+    --percent | --crash-cap-s) need "$@"; pass+=("$1" "$2"); shift 2 ;;
+    --peers) need "$@"; peers=$2 peers_given=1; shift 2 ;;
     --against) need "$@"; against=$2; shift 2 ;;
     --rounds) need "$@"; rounds=$2; shift 2 ;;
     --folder) need "$@"; folder=$2; shift 2 ;;
@@ -30,6 +35,11 @@ while [ $# -gt 0 ]; do
     *) echo "compare.sh: $1 is not known (see --help)" >&2; exit 64 ;;
   esac
 done
+for peer in ${peers//,/ }; do
+  case "$peer" in bullmq | saq | arq | dramatiq | celery | rq) ;; *)
+    echo "compare.sh: --peers $peer is not known: bullmq saq arq dramatiq celery rq" >&2; exit 64 ;; esac
+done
+[ -z "$against" ] || [ -z "$peers_given" ] || { echo "compare.sh: --against compares with a revision, --peers with others: give one of them" >&2; exit 64; }
 for tool in cargo redis-server redis-benchmark; do
   command -v "$tool" >/dev/null || { echo "compare.sh: $tool is not installed (redis-benchmark: apt-get install redis-tools)" >&2; exit 69; }
 done

@@ -236,6 +236,8 @@ async fn i10_i12_every_call_can_be_looked_into_and_no_key_is_in_it() {
     assert_eq!(shown["body"]["answer"]["calls"][0]["name"], "write_file");
     let unknown = fleet.muster(&["show", &goal, "--call", "ffffffffffff"]).await.unwrap();
     assert!(unknown.code != 0 && unknown.stderr.contains("--calls"), "{unknown:?}");
+    let several = fleet.muster(&["show", &goal, "--call", &id[..1]]).await.unwrap();
+    assert!(several.code != 0 && several.stderr.contains("begins more than one call"), "{several:?}");
 
     let stats = fleet.muster(&["stats", "--json"]).await.unwrap().json().unwrap();
     let calls: u64 = stats["usage"].as_array().unwrap().iter().map(|u| u["calls"].as_u64().unwrap()).sum();

@@ -123,3 +123,27 @@ async fn a_wide_join_is_released_over_several_pages() {
     assert_eq!(counts.get("done"), Some(&351));
     desk.oracle().await.unwrap();
 }
+
+#[tokio::test]
+async fn one_call_settles_a_bounded_number_of_dependents_and_the_sweeper_the_others() {
+    let desk = Desk::start().await.unwrap();
+    let roots: Vec<String> = (0..8).map(|r| format!("root{r}")).collect();
+    let mut specs: Vec<TicketSpec> = roots.iter().map(|r| spec(r, &[], ReviewPolicy::None)).collect();
+    for root in &roots {
+        specs.extend((0..90).map(|i| spec(&format!("{root}-{i:02}"), &[root], ReviewPolicy::None)));
+    }
+    let plan = desk.plan(&specs).await.unwrap();
+    let held: Vec<_> = desk.work(8).await.unwrap();
+    let done: Vec<_> = held.iter().map(|claim| harness::desk::completion(&claim.held)).collect();
+    assert_eq!(desk.store.complete(&done).await.unwrap(), [Written::Ok; 8]);
+    let counts = desk.store.goal(&plan.goal).await.unwrap().unwrap().counts;
+    assert_eq!(counts.get("done"), Some(&8), "all eight are accepted in the one call");
+    assert_eq!(
+        counts.get("pending"),
+        Some(&450),
+        "five roots' dependents: the bound is seen before the sixth"
+    );
+    desk.oracle().await.unwrap();
+    assert_eq!(desk.drain().await.unwrap(), 8 * 90);
+    desk.oracle().await.unwrap();
+}

@@ -26,6 +26,9 @@ fn start() -> String {
     "0".into()
 }
 
+/// Digits of a whole id: no other begins so.
+const ID_DIGITS: usize = 32;
+
 /// The call whose id begins so.
 pub(super) async fn show(
     State(api): State<Api>,
@@ -54,18 +57,29 @@ pub(super) async fn show(
     Ok(Json(CallShown { record, body }))
 }
 
+/// The one call whose id begins so: nobody is shown another one than was meant.
 async fn find(api: &Api, goal: &str, call: &str, mut after: String) -> Result<Option<Value>, ApiError> {
+    let mut found: Option<Value> = None;
     loop {
         let events = api.store.events(goal, &after, PAGE).await?;
         let records = events.iter().filter(|e| e.event == "model_call");
         for record in records.filter_map(|e| serde_json::from_str::<Value>(&e.detail).ok()) {
-            if record.get("call").and_then(Value::as_str).is_some_and(|id| id.starts_with(call)) {
-                return Ok(Some(record));
+            let id =
+                |record: &Value| record.get("call").and_then(Value::as_str).unwrap_or_default().to_owned();
+            if !id(&record).starts_with(call) {
+                continue;
             }
+            if let Some(first) = found.as_ref().filter(|first| id(first) != id(&record)) {
+                let both = format!("{call} begins more than one call: {}, {}", id(first), id(&record));
+                return Err(ApiError::bad("call", both)
+                    .hint("give more digits; `muster logs GOAL --calls` lists them"));
+            }
+            found = Some(record);
         }
+        let whole = call.len() >= ID_DIGITS && found.is_some();
         match events.last() {
-            Some(last) if events.len() == PAGE => after.clone_from(&last.id),
-            Some(_) | None => return Ok(None),
+            Some(last) if events.len() == PAGE && !whole => after.clone_from(&last.id),
+            Some(_) | None => return Ok(found),
         }
     }
 }

@@ -56,15 +56,15 @@ pub(crate) async fn find(url: Option<&str>, home: &Home) -> Result<Found, CliErr
     if let Some(url) = url {
         return Ok(Found::Named { url: checked(url)?, token: token.or_else(|| token_for(url, home)) });
     }
-    let Some(api) = home.api() else { return Ok(Found::Nothing) };
-    let client = Client::new(&api.url, None)?;
     let since = Instant::now();
     loop {
-        if client.answers().await {
+        if let Some(api) = home.api()
+            && Client::new(&api.url, None)?.answers().await
+        {
             let token = token.or_else(|| read_token(&api.token_file));
             return Ok(Found::Local { url: api.url, token });
         }
-        // While the fleet lives its manager is started again when it dies: worth a moment.
+        // A fleet that is just coming up says where it is in a moment, and one that lives starts its manager again.
         if !home.is_locked() || since.elapsed() > RESTART_WAIT {
             return Ok(Found::Nothing);
         }

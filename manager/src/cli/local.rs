@@ -29,6 +29,8 @@ const LOOK: Duration = Duration::from_millis(50);
 const SLACK: Duration = Duration::from_secs(12);
 /// Redis only has to write what it holds.
 const REDIS_STOP: Duration = Duration::from_secs(10);
+/// A stop that takes longer is explained.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// The port of the API when it is free.
 const API_PORT: u16 = 7700;
 
@@ -346,6 +348,8 @@ impl Fleet {
         let now = self.services.now.clone();
         let mut ended = Ok(());
         let mut interrupt = std::pin::pin!(super::signal::interrupted());
+        let mut patience = std::pin::pin!(tokio::time::sleep(PATIENCE));
+        let mut said = false;
         let mut wait = std::pin::pin!(async {
             while self.service_tasks.join_next().await.is_some() {}
             self.store.drain.cancel();
@@ -354,6 +358,10 @@ impl Fleet {
         loop {
             tokio::select! {
                 () = &mut wait => break,
+                () = &mut patience, if !said => {
+                    said = true;
+                    self.out.note("stopping: what runs is finished or given back (Ctrl-C again: at once)");
+                }
                 () = &mut interrupt, if ended.is_ok() => {
                     now.cancel();
                     ended = Err(CliError::Interrupted { hint: "everything was killed; nothing accepted is lost".into() });

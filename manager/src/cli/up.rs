@@ -82,7 +82,7 @@ pub(crate) async fn run(ctx: &Context, args: &Args) -> Result<Exit, CliError> {
         () = super::signal::interrupted() => None,
         e = fleet.broken() => Some(e),
     };
-    ctx.out.note("stopping: what runs is finished or given back (Ctrl-C again: at once)");
+    ctx.out.note("stopping");
     fleet.stop().await?;
     match broken {
         Some(e) => Err(e),

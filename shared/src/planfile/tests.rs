@@ -154,3 +154,11 @@ fn c9_ten_thousand_tickets_are_refused_by_their_number() {
     assert_eq!(found.len(), 1);
     assert!(found[0].contains("10000 tickets, at most 1000 are allowed"), "{found:?}");
 }
+
+#[test]
+fn tickets_that_are_there_but_empty_are_refused_and_not_planned_by_a_model() {
+    let refused = PlanFile::parse("p.toml", "tickets = []\n[goal]\ntext = \"t\"\n", &Limits::default())
+        .unwrap_err()
+        .to_string();
+    assert!(refused.contains("give at least one, or leave it out"), "{refused}");
+}

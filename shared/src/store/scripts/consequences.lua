@@ -20,15 +20,18 @@ local function settle_need(dep_id, need, outcome)
     end
   end
 end
--- Dependents of a ticket that ended, from an offset; true when more are left.
+-- Dependents of a ticket that ended, from an offset; true when more are left. What one call settles is bounded, however
+-- many tickets of a batch end in it: the rest goes to the sweeper, so that Redis is not held for long.
+local settled = 0
 local function settle_page(id, outcome, offset)
   local deps = rcall('ZRANGE', hk(id) .. ':o', offset, offset + PAGE - 1)
   for _, d in ipairs(deps) do settle_need(d, id, outcome) end
+  settled = settled + #deps
   return #deps == PAGE
 end
 -- A new ticket, blocked and last in its goal's order: fields and values in turn, list[first .. last].
 local function create(g, id, order, list, first, last)
-  local set = { 'status', 'blocked', 'epoch', 1, 'lease_id', '', 'goal', g.id, 'created_at', NOW, 'updated_at', NOW }
+  local set = { 'status', 'blocked', 'epoch', 1, 'lease_id', '', 'goal', g.id, 'created_at', NOWS, 'updated_at', NOWS }
   for f = first, last, 2 do
     set[#set + 1] = list[f]; set[#set + 1] = list[f + 1]
     if list[f] == 'mandatory' and list[f + 1] == '1' then
@@ -36,8 +39,8 @@ local function create(g, id, order, list, first, last)
       add(g.id, 'open_mandatory', 1)
     end
   end
-  redis.call('HSET', hk(id), unpack(set))
-  redis.call('ZADD', gk(g.id) .. ':t', order, id)
+  rcall('HSET', hk(id), unpack(set))
+  rcall('ZADD', gk(g.id) .. ':t', order, id)
   add(g.id, 'n:blocked', 1)
   add(g.id, 'tickets', 1)
 end
@@ -45,7 +48,11 @@ end
 local function ended(t)
   if OVER[goal_of(t.goal).state] then return end
   if t.status == 'done' then
-    if settle_page(t.id, 'done', 0) then fan_push('end', t, PAGE) end
+    if settled >= SETTLED_MAX then
+      fan_push('end', t, 0)
+    elseif settle_page(t.id, 'done', 0) then
+      fan_push('end', t, PAGE)
+    end
   else
     fan_push('end', t, 0)
   end

@@ -7,6 +7,7 @@ local TIME = redis.call('TIME') -- once: two calls in one script may differ
 local NOW = TIME[1] * 1000 + math.floor(TIME[2] / 1000)
 local NOWS = string.format('%.0f', NOW) -- a number handed to redis.call is formatted anew at each call
 local PAGE = 100
+local SETTLED_MAX = 4 * PAGE -- dependents that one call settles itself
 local TOKENS_MAX = 64
 local EVENTS_MAX = '10000'
 local DEAD_MAX = 10000
