@@ -10,6 +10,7 @@ mod events;
 pub(crate) mod files;
 mod fleet;
 mod goals;
+mod reviewers;
 mod submit;
 mod tenants;
 mod tickets;
@@ -97,6 +98,10 @@ pub(crate) fn router(api: Api, readiness: probe::Readiness) -> Router {
         .route("/v1/endpoints/{endpoint}/lift", post(fleet::lift))
         .route("/v1/tenants", get(tenants::list))
         .route("/v1/tenants/{tenant}/budget", post(tenants::budget))
+        .route("/v1/reviewers", get(reviewers::list))
+        .route("/v1/reviewers/{reviewer}", get(reviewers::show))
+        .route("/v1/reviewers/{reviewer}/lift", post(reviewers::lift))
+        .route("/v1/reviewers/{reviewer}/probe", post(reviewers::probe))
         .route("/v1/stats", get(fleet::stats))
         .route("/v1/audit", get(fleet::audit))
         .route("/v1/dead-letters", get(fleet::dead_letters))

@@ -85,6 +85,8 @@ mod reopen;
 mod replay;
 #[path = "cli/retry.rs"]
 mod retry;
+#[path = "cli/reviewers.rs"]
+mod reviewers;
 #[path = "cli/run.rs"]
 mod run;
 #[path = "cli/show.rs"]
@@ -203,6 +205,8 @@ enum Command {
     Token(token::Args),
     /// Who works here.
     Fleet(fleet::Args),
+    /// How good those are who check the work.
+    Reviewers(reviewers::Args),
     /// What could not be read.
     DeadLetters(dead_letters::Args),
     /// Whether the store's rules hold.
@@ -314,6 +318,7 @@ async fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliError> {
         Command::Stats(args) => stats::run(ctx, args).await,
         Command::Token(args) => token::run(ctx, args).await,
         Command::Fleet(args) => fleet::run(ctx, args).await,
+        Command::Reviewers(args) => reviewers::run(ctx, args).await,
         Command::DeadLetters(args) => dead_letters::run(ctx, args).await,
         Command::Audit(args) => audit::run(ctx, args).await,
         Command::Rehearsal(args) => match rehearsal::run(args).await {

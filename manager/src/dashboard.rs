@@ -75,6 +75,7 @@ pub(crate) fn before(api: Router, stop: CancellationToken) -> Router {
         .route("/tickets/{ticket}/attempts/{place}/raw/{*path}", get(file::raw_of_attempt))
         .route("/inbox", get(inbox::show))
         .route("/inbox/live", get(inbox::live))
+        .route("/reviewers/{reviewer}/lift", post(inbox::lift))
         .route("/fleet", get(fleet::show))
         .route("/fleet/live", get(fleet::live))
         .route("/fleet/{act}", post(fleet::act))

@@ -4,11 +4,13 @@ use shared::service::{Program, run};
 use std::process::ExitCode;
 
 mod actor;
+mod canary;
 mod checks;
 mod deliverable;
 #[cfg(test)]
 mod fixture;
 mod judge;
+mod probe;
 mod records;
 mod review;
 mod serve;

@@ -10,9 +10,10 @@ use shared::model::{Account, CallRecord, Model};
 use shared::sandbox::Sandbox;
 use shared::store::Store;
 use shared::telemetry::metrics;
-use shared::ticket::{FailClass, Report, ReviewPolicy, Ticket, Verdict, VerdictItem};
+use shared::ticket::{FailClass, Report, ReviewPolicy, Ticket, Tier, Verdict, VerdictItem};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Notify;
 
 /// How long a stopped judge has to hand over the records of its calls; the engine's own grace is longer.
 const RECORDS_GRACE: Duration = Duration::from_secs(2);
@@ -29,6 +30,8 @@ pub(crate) struct Reviewer {
     pub(crate) config: Arc<Config>,
     /// Who reviews: see [`crate::actor`].
     pub(crate) actor: String,
+    /// Told of each judged review: perhaps a known deliverable is due now.
+    pub(crate) judged: Arc<Notify>,
 }
 
 /// There is no verdict; why, and whose fault it is, decides what happens next. Never the work's (I8).
@@ -135,17 +138,17 @@ impl Reviewer {
         let judged = judge.judge(&case, &job.stop, &|| job.pulse.beat(), &mut records).await;
         self.book(ticket, &records).await;
         items.extend(judged?);
+        match self.store.reviewed(&self.actor).await {
+            Ok(()) => self.judged.notify_one(),
+            Err(error) => tracing::warn!(%error, "a review is not counted for its reviewer"),
+        }
         Ok(items)
     }
 
     /// Books what the calls cost, whatever came of them (I10).
     async fn book(&self, ticket: &Ticket, records: &[CallRecord]) {
         for record in records {
-            let took = Duration::from_millis(record.duration_ms);
-            let (tier, role) = (self.config.reviewer.tier.as_str(), metrics::Role::Reviewer);
-            let call = call_of(&record.error);
-            metrics::model_cost(role, record.microusd);
-            metrics::model_call(role, tier, call, took, record.input_tokens, record.output_tokens);
+            count(self.config.reviewer.tier, record);
             if record.settled {
                 continue;
             }
@@ -166,6 +169,15 @@ impl Reviewer {
             }
         }
     }
+}
+
+/// Counts a call for the metrics.
+pub(crate) fn count(tier: Tier, record: &CallRecord) {
+    let took = Duration::from_millis(record.duration_ms);
+    let role = metrics::Role::Reviewer;
+    metrics::model_cost(role, record.microusd);
+    let (input, output) = (record.input_tokens, record.output_tokens);
+    metrics::model_call(role, tier.as_str(), call_of(&record.error), took, input, output);
 }
 
 /// The metric's word for how a call ended.

@@ -1,6 +1,8 @@
 //! Wiring: what the reviewer needs, opened in order, then the engine until the stop.
 
 use crate::actor::actor;
+use crate::canary;
+use crate::probe::Prober;
 use crate::review::Reviewer;
 use anyhow::Context as _;
 use shared::blob::Blobs;
@@ -12,6 +14,7 @@ use shared::service::Context;
 use shared::store::Store;
 use shared::telemetry::probe;
 use std::sync::Arc;
+use tokio::sync::Notify;
 
 /// The lane of finished work.
 const LANE: &str = "review";
@@ -62,6 +65,13 @@ pub(crate) async fn serve(ctx: Context) -> anyhow::Result<()> {
         redis: config.redis.clone(),
         readiness,
     };
+    let judged = Arc::new(Notify::new());
+    if let Some(model) = model.clone() {
+        let canaries = canary::all(&config.reviewer.canaries.folder)?;
+        let (store, blobs, config) = (store.clone(), blobs.clone(), Arc::clone(&config));
+        let prober = Prober { store, blobs, model, config, actor: actor.clone(), canaries };
+        tokio::spawn(prober.run(Arc::clone(&judged), ctx.stop.clone()));
+    }
     let reviewer = Reviewer {
         store: store.clone(),
         blobs: blobs.clone(),
@@ -69,6 +79,7 @@ pub(crate) async fn serve(ctx: Context) -> anyhow::Result<()> {
         sandbox,
         config: Arc::clone(&config),
         actor,
+        judged,
     };
     let stop = ctx.stop.clone();
     let serving = consumer::run(store, blobs, reviewer, options, ctx.stop);

@@ -3,6 +3,7 @@
 //! Every key is documented, with its unit in its name, in `deploy/config/muster.toml`; a test compares the two.
 //! Unknown keys are refused by name. A wrong configuration ends a program with exit code 64 before a port is bound.
 
+mod canaries;
 mod egress;
 mod intake;
 mod model;
@@ -13,6 +14,7 @@ mod web;
 
 pub use crate::ticket::limits::{Limits, is_word};
 use crate::ticket::{Caps, ReviewPolicy, Tier};
+pub use canaries::Canaries;
 pub use egress::{Allowed, Egress};
 pub use intake::{Intake, Intent};
 pub use model::{Dialect, Fallback, Images, Model, ModelPrice, Price, Wire};
@@ -164,6 +166,7 @@ pub struct Reviewer {
     /// Text of one deliverable shown to the judge.
     pub file_bytes_max: usize,
     pub scratch_folder: PathBuf,
+    pub canaries: Canaries,
 }
 
 /// Logs and traces.
@@ -263,6 +266,7 @@ impl Default for Reviewer {
             other_model: false,
             file_bytes_max: 48 * 1024,
             scratch_folder: std::env::temp_dir().join("muster"),
+            canaries: Canaries::default(),
         }
     }
 }
@@ -379,6 +383,9 @@ impl Config {
         }
         if self.reviewer.slots == 0 {
             return wrong("reviewer.slots", "must be above 0");
+        }
+        if let Some((key, problem)) = self.reviewer.canaries.problem() {
+            return wrong(key, problem);
         }
         if self.manager.slots == 0 {
             return wrong("manager.slots", "must be above 0");

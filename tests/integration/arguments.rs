@@ -7,8 +7,8 @@ use serde_json::json;
 use shared::goal::NewGoal;
 use shared::message::Kind;
 use shared::store::{
-    ClaimRequest, Completion, Effect, Failure, Finish, Heard, Held, Lane, Permit, PersonDecision,
-    Reservation, Store, Tokens, Turn,
+    ClaimRequest, Completion, Effect, Failure, Finish, Heard, Held, Lane, Measured, Permit, PersonDecision,
+    ProbeKind, ProbeRecord, Reservation, Store, Tokens, Turn,
 };
 use shared::ticket::patch::{Edit, NewTicket, PatchOp};
 use shared::ticket::{FailClass, ReviewPolicy};
@@ -116,6 +116,24 @@ async fn call_all(store: &Store) {
     let tenants = json!({"in_flight_max": 4, "of": {"acme": {"budget_tokens": 100, "budget_period": "day"}}});
     let _ = store.publish_tenants(&serde_json::from_value(tenants).unwrap()).await;
     let _ = store.raise_tenant("acme", Some(1_000), None).await;
+    let judge = "judge:00112233";
+    let _ = store.probe_due(judge, 2, "test-model", "standard").await;
+    let _ = store.reviewed(judge).await;
+    let measured = Measured {
+        actor: judge,
+        kind: ProbeKind::Canary,
+        right: false,
+        window: 20,
+        count_min: 4,
+        floor_percent: 60,
+        tokens: 900,
+        microusd: 12,
+    };
+    let record = ProbeRecord { v: 1, name: "wrong-total".into(), ..ProbeRecord::default() };
+    let _ = store.reviewer_measured(&measured, &record).await;
+    let _ = store.probe_unread(judge, 900, 12, &record).await;
+    let _ = store.order_probes(judge, 8).await;
+    let _ = store.lift_reviewer(judge, "admin").await;
     let _ = store.tenant_book("acme").await;
     let _ = store.quotas().await;
     let _ = store.measure().await;

@@ -7,6 +7,7 @@
 )]
 
 mod arguments;
+mod canaries;
 mod caps;
 mod claims;
 mod deploy;

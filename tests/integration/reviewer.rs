@@ -15,24 +15,29 @@ use shared::workspace::{Change, Entry, Manifest, Overlay};
 const GOAL_ITEM: &str = "Still within the original goal and constraints";
 
 /// A reviewer alone; the test is manager and worker.
-struct Bench {
-    desk: Desk,
-    fleet: Fleet,
+pub(crate) struct Bench {
+    pub(crate) desk: Desk,
+    pub(crate) fleet: Fleet,
     blobs: Blobs,
     planned: Planned,
 }
 
 impl Bench {
     async fn start(plan: Plan, specs: &[TicketSpec]) -> Result<Self> {
+        Self::managed(plan.managers(0), specs).await
+    }
+
+    /// As [`Bench::start`], with the managers of the plan, for whoever speaks to them.
+    pub(crate) async fn managed(plan: Plan, specs: &[TicketSpec]) -> Result<Self> {
         let desk = Desk::start().await?;
-        let fleet = plan.workers(0).managers(0).through(&desk.redis.url()).start().await?;
-        let blobs = Blobs::open(&config::Blobs { folder: fleet.blobs(), ..Default::default() })?;
         let planned = desk.plan(specs).await?;
+        let fleet = plan.workers(0).through(&desk.redis.url()).start().await?;
+        let blobs = Blobs::open(&config::Blobs { folder: fleet.blobs(), ..Default::default() })?;
         Ok(Self { desk, fleet, blobs, planned })
     }
 
     /// Works on the next ticket: hands in these files.
-    async fn hand_in(&self, files: &[(&str, &str)]) -> Result<()> {
+    pub(crate) async fn hand_in(&self, files: &[(&str, &str)]) -> Result<()> {
         let claim = self.desk.one().await?;
         let mut overlay = Overlay::new(&claim.ticket.base_root);
         for (path, text) in files {
@@ -52,7 +57,7 @@ impl Bench {
     }
 
     /// The ticket, once it has one of these states.
-    async fn when(&self, key: &str, states: &[Status]) -> Result<Ticket> {
+    pub(crate) async fn when(&self, key: &str, states: &[Status]) -> Result<Ticket> {
         wait::until(&format!("{key} is one of {states:?}"), scale::scale().patience(), async || {
             let ticket = self.desk.ticket(self.planned.id(key)).await?;
             Ok(states.contains(&ticket.status).then_some(ticket))
@@ -66,7 +71,7 @@ impl Bench {
     }
 }
 
-fn report_ticket(review: ReviewPolicy) -> TicketSpec {
+pub(crate) fn report_ticket(review: ReviewPolicy) -> TicketSpec {
     TicketSpec {
         outputs: vec!["outputs/report.md".into()],
         checklist: vec![
@@ -78,7 +83,7 @@ fn report_ticket(review: ReviewPolicy) -> TicketSpec {
     }
 }
 
-fn verdict(passes: &[bool], evidence: &str) -> Value {
+pub(crate) fn verdict(passes: &[bool], evidence: &str) -> Value {
     let items: Vec<Value> = passes
         .iter()
         .enumerate()

@@ -146,6 +146,8 @@ pub(super) async fn inbox(State(api): State<Api>, Reader(caller): Reader) -> Ans
             }
         }
         decisions.retain(|d| seen.get(&d.goal).copied().unwrap_or(false));
+    } else {
+        decisions.extend(api.store.reviewer_decisions().await?);
     }
     Ok(Json(Inbox { decisions }))
 }

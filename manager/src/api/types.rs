@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use shared::goal::{DeadlinePolicy, Goal, Intake};
 use shared::store::{
-    Consumer, DeadLetter, Endpoint, Gauges, LogEvent, OpenDecision, PersonDecision, TenantBook, Used,
-    Violation,
+    Consumer, DeadLetter, Endpoint, Gauges, LogEvent, OpenDecision, PersonDecision, ProbeRecord,
+    ReviewerBook, TenantBook, Used, Violation,
 };
 use shared::ticket::{ReviewPolicy, Ticket, Verdict};
 use std::collections::BTreeMap;
@@ -201,6 +201,28 @@ pub(crate) struct Ack {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Inbox {
     pub(crate) decisions: Vec<OpenDecision>,
+}
+
+/// Answer to `GET /v1/reviewers`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ReviewerList {
+    pub(crate) reviewers: Vec<ReviewerBook>,
+}
+
+/// Answer to `GET /v1/reviewers/{reviewer}`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ReviewerShown {
+    pub(crate) reviewer: ReviewerBook,
+    /// Known deliverables that it judged, newest first.
+    pub(crate) probes: Vec<ProbeRecord>,
+}
+
+/// `POST /v1/reviewers/{reviewer}/probe`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OrderProbes {
+    /// Known deliverables, canaries and controls in turn.
+    pub(crate) count: u64,
 }
 
 /// Answer to `POST /v1/plans`: the plan that would run. Nothing was submitted.

@@ -25,6 +25,9 @@ pub(crate) async fn run(ctx: &Context, _: &Args) -> Result<Exit, CliError> {
 
 /// How a person names it to `muster answer`.
 fn name(decision: &Value) -> String {
+    if text(decision, "kind") == shared::store::REVIEWER_DECISION {
+        return text(decision, "id").to_owned();
+    }
     let goal = short(text(decision, "goal"));
     match text(decision, "key") {
         "" => goal.to_owned(),
@@ -50,6 +53,9 @@ fn drawn(decisions: &[Value], now: u64) -> String {
         let how = match text(d, "kind") {
             "goal" if text(d, "cause") == shared::goal::PLAN_APPROVAL => {
                 format!("muster approve {0}   or   muster deny {0} \"…\"", name(d))
+            }
+            shared::store::REVIEWER_DECISION => {
+                format!("muster reviewers show {0}   or   muster reviewers lift {0}", text(d, "id"))
             }
             "goal" => format!("muster answer {} \"…\"", name(d)),
             "awaiting_approval" => {

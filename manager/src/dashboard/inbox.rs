@@ -15,7 +15,7 @@ use axum::http::HeaderMap;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use maud::{Markup, html};
 use serde_json::Value;
-use shared::store::{OpenDecision, PersonDecision};
+use shared::store::{OpenDecision, PersonDecision, REVIEWER_DECISION};
 use shared::ticket::Ticket;
 use shared::ticket::patch::Edit;
 
@@ -47,6 +47,9 @@ async fn list(dashboard: &Dashboard, session: &Session) -> Result<Markup, Fault>
 
 /// One decision with its answers. With the ticket at hand its texts can be edited.
 pub(super) fn asked(session: &Session, of: &OpenDecision, ticket: Option<&Ticket>) -> Markup {
+    if of.kind == REVIEWER_DECISION {
+        return about_reviewer(session, of);
+    }
     let name = if of.key.is_empty() { "The goal's manager".to_owned() } else { format!("Ticket {}", of.key) };
     let state = if of.kind == "goal" { "needs_human" } else { &of.kind };
     let page = if of.key.is_empty() { format!("/goals/{}", of.goal) } else { format!("/tickets/{}", of.id) };
@@ -67,6 +70,33 @@ pub(super) fn asked(session: &Session, of: &OpenDecision, ticket: Option<&Ticket
             }
         }
     }
+}
+
+/// A suspended reviewer: it waits for a person, no work waits for it.
+fn about_reviewer(session: &Session, of: &OpenDecision) -> Markup {
+    html! {
+        section.asked aria-label="A reviewer" data-decision=(of.id) {
+            h2 { "A reviewer" }
+            p.facts { (badge("needs_human")) span { (word(&of.cause)) } span { "does not expire" } }
+            pre.text tabindex="0" { (of.detail) }
+            details { summary { "What each answer does" } ul { @for choice in &of.choices { li { (choice) } } } }
+            form method="post" action=(format!("/reviewers/{}/lift", path_of(&of.id))) {
+                (proof(session))
+                button type="submit" { "Lift the suspension" }
+            }
+        }
+    }
+}
+
+/// The form of [`about_reviewer`].
+pub(super) async fn lift(
+    State(dashboard): State<Dashboard>,
+    Path(reviewer): Path<String>,
+    posted: Posted,
+) -> Result<Response, Fault> {
+    let path = format!("/v1/reviewers/{}/lift", path_of(&reviewer));
+    let _: Ack = dashboard.desk.post(&posted.session, &path, &Words::default()).await?;
+    Ok(Redirect::to("/inbox").into_response())
 }
 
 /// A cause may be a verdict behind a word or two.

@@ -1,4 +1,4 @@
-//! Whose money a call spends: reserved on the goal's ledger before each request, settled by its usage.
+//! Whose money a call spends: reserved on the goal's ledger before each request, settled by its usage; or the fleet's own.
 
 use super::CallRecord;
 use super::error::{ErrorClass, Fault};
@@ -55,6 +55,13 @@ impl Account {
         }
     }
 
+    /// What the fleet pays for itself: no goal's budget bounds it and no ledger holds it; the governor does. Who calls
+    /// keeps the records.
+    #[must_use]
+    pub fn of_fleet(store: &Store, lease: &config::Lease) -> Self {
+        Self::new(store, "", "", lease).in_a_hurry()
+    }
+
     /// For whoever rather asks a person than waits long for an endpoint that is out.
     #[must_use]
     pub fn in_a_hurry(self) -> Self {
@@ -100,6 +107,9 @@ impl Account {
         worst: Worst,
         expiry_ms: u64,
     ) -> Result<Option<String>, Fault> {
+        if self.goal.is_empty() {
+            return Ok(None);
+        }
         let reservation = Reservation {
             call,
             goal: &self.goal,
@@ -133,6 +143,9 @@ impl Account {
 
     /// Says that the call lives.
     pub(super) async fn keep(&self, call: &str, expiry_ms: u64) {
+        if self.goal.is_empty() {
+            return;
+        }
         if let Err(error) = self.store.keep_reserved(&self.goal, call, expiry_ms).await {
             tracing::warn!(%error, call, "a reservation was not prolonged");
         }
@@ -141,6 +154,9 @@ impl Account {
     /// Settles what is not yet, so that the next reservation finds the budget as it is. What fails is left to the
     /// caller, who books it at the end.
     pub(super) async fn settle(&self, records: &mut [CallRecord]) {
+        if self.goal.is_empty() {
+            return;
+        }
         for record in records.iter_mut().filter(|r| !r.settled) {
             let (tokens, value) = (record.tokens(), record.to_value());
             let booked =

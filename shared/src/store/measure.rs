@@ -60,6 +60,7 @@ impl Store {
             .collect();
         seen.asked(self.counted("asks", &[]).await?);
         self.measure_governor(&mut seen).await?;
+        seen.reviewers_suspended = self.reviewers_suspended().await?;
         self.measure_server(&mut seen).await?;
         Ok(seen)
     }

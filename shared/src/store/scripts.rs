@@ -87,6 +87,7 @@ scripts! {
     QUOTA = "quota";
     RENEW = "renew";
     RESERVE = "reserve";
+    REVIEWERS = "reviewers";
     SEAL = "seal";
     SETTLE = "settle";
     STEER = "steer";

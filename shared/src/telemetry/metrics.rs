@@ -43,6 +43,7 @@ struct All {
     model_microusd: IntCounterVec,
     tool_calls: IntCounterVec,
     review_items: IntCounterVec,
+    reviewer_probes: IntCounterVec,
     http: IntCounterVec,
     replans: IntCounterVec,
     queue_wait: HistogramVec,
@@ -106,6 +107,7 @@ impl All {
             model_microusd: counter("muster_model_cost_microusd_total", "Millionths of a dollar by the configured prices", &["role"])?,
             tool_calls: counter("muster_tool_calls_total", "Tool calls by whose tool it is and how they ended", &["kind", "outcome"])?,
             review_items: counter("muster_review_items_total", "Items of verdicts by who decided them and how", &["by", "result"])?,
+            reviewer_probes: counter("muster_reviewer_probes_total", "Known deliverables put before this process's judge, by what it said", &["kind", "outcome"])?,
             http: counter("muster_http_requests_total", "API requests by class of status", &["status"])?,
             replans: counter("muster_replans_total", "Times that a model looked at a whole plan anew, by what came of it", &["outcome"])?,
             queue_wait: by_role("muster_queue_wait_seconds", "From ready to claimed, by the Redis clock")?,
@@ -162,6 +164,9 @@ pub fn begin(role: Role) {
         Role::Reviewer => {
             for by in ["code", "model"] {
                 ["pass", "fail"].iter().for_each(|r| drop(all.review_items.with_label_values(&[by, *r])));
+            }
+            for (kind, outcome) in PROBES {
+                all.reviewer_probes.with_label_values(&[kind, outcome]);
             }
         }
     }
@@ -279,6 +284,22 @@ pub fn review_item(by_code: bool, pass: bool) {
     ALL.review_items.with_label_values(&[by, result]).inc();
 }
 
+/// Kinds of known deliverables, and what a judge may say to each.
+const PROBES: [(&str, &str); 6] = [
+    ("canary", "found"),
+    ("canary", "missed"),
+    ("canary", "unread"),
+    ("control", "passed"),
+    ("control", "failed"),
+    ("control", "unread"),
+];
+
+/// A known deliverable was judged; `right`: none when no verdict came of it.
+pub fn reviewer_probe(is_canary: bool, right: Option<bool>) {
+    let (kind, outcome) = PROBES[usize::from(!is_canary) * 3 + right.map_or(2, |right| usize::from(!right))];
+    ALL.reviewer_probes.with_label_values(&[kind, outcome]).inc();
+}
+
 /// A look at a whole plan ended.
 pub fn replan(outcome: Replan) {
     ALL.replans.with_label_values(&[outcome.as_str()]).inc();
@@ -334,6 +355,7 @@ pub struct Seen {
     pub calls_waiting: u64,
     pub cool_down_ms: u64,
     pub breakers_open: u64,
+    pub reviewers_suspended: u64,
     pub memory_bytes: u64,
     /// 0: no limit.
     pub memory_max_bytes: u64,
@@ -407,6 +429,7 @@ impl Seen {
         gauge("muster_governor_waiting", "Model calls of the fleet that wait for their turn", n(self.calls_waiting))?;
         gauge("muster_governor_cool_down_seconds", "How long the longest cool-down of an endpoint still lasts", s(self.cool_down_ms))?;
         gauge("muster_governor_breakers_open", "Endpoints that are not called because they did not answer", n(self.breakers_open))?;
+        gauge("muster_reviewers_suspended", "Reviewers (model and prompt) that claim no more reviews until a person lifts them", n(self.reviewers_suspended))?;
         gauge("muster_redis_memory_bytes", "Memory that Redis says it uses", n(self.memory_bytes))?;
         gauge("muster_redis_memory_max_bytes", "Its limit; 0: none", n(self.memory_max_bytes))?;
         gauge("muster_redis_may_evict", "1: its maxmemory-policy may drop tickets", f64::from(u8::from(self.may_evict)))?;

@@ -35,6 +35,8 @@ if last and string.sub(last, 1, #prefix + 1) == prefix .. ' ' then
   return { #out > 0 and 'OK' or 'AGAIN', '0', unpack(out) }
 end
 if rcall('HGET', KEYS[1], 'paused') == '1' then return { 'PAUSED', '1000' } end
+-- Who lets planted defects pass reviews no more until a person says so.
+if kind == 'review' and rcall('SISMEMBER', P .. 'suspended', actor) == 1 then return { 'PAUSED', '1000' } end
 
 local got, probes, left = {}, 0, false
 -- Among several consumers each takes its share of the lane's demand at most (what is leased already counts in it: a bound

@@ -14,7 +14,7 @@ local function eligible(work_actor)
     end
   end
   for _, a in ipairs(actors) do
-    if a and a ~= work_actor then return true end
+    if a and a ~= work_actor and redis.call('SISMEMBER', P .. 'suspended', a) == 0 then return true end
   end
   return false
 end
