@@ -16,6 +16,7 @@ mod tenants;
 mod tickets;
 mod tokens;
 pub(crate) mod types;
+mod write_set;
 
 use axum::Router;
 use axum::http::StatusCode;

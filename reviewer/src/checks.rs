@@ -14,6 +14,7 @@ mod csv_rows;
 mod file;
 mod json_schema;
 mod pattern;
+pub(crate) mod write_set;
 
 pub(crate) use command::Bench;
 

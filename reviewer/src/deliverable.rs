@@ -54,6 +54,7 @@ pub(crate) struct Deliverable {
     changed: BTreeSet<String>,
     /// Contents that need no reading, by reference.
     at_hand: BTreeMap<String, Bytes>,
+    deleted: BTreeSet<String>,
     /// The file read last, by reference: several checks look at the same one.
     last: Mutex<Option<(String, Bytes)>>,
 }
@@ -68,11 +69,12 @@ impl Deliverable {
         let root =
             if overlay.base_root.is_empty() { ticket.base_root.clone() } else { overlay.base_root.clone() };
         let mut files = Manifest::load(blobs, &ticket.goal, &root).await?.files;
-        let mut changed = BTreeSet::new();
+        let (mut changed, mut deleted) = (BTreeSet::new(), BTreeSet::new());
         for (path, change) in overlay.files {
             match change.entry {
                 None => {
                     files.remove(&path);
+                    deleted.insert(path);
                 }
                 Some(entry) => {
                     files.insert(path.clone(), entry);
@@ -87,6 +89,7 @@ impl Deliverable {
             files,
             changed,
             at_hand: BTreeMap::new(),
+            deleted,
             last: Mutex::new(None),
         })
     }
@@ -106,7 +109,7 @@ impl Deliverable {
 
     /// No files: for tickets of which none is looked at.
     pub(crate) fn empty(blobs: &Blobs) -> Self {
-        let (files, changed) = (BTreeMap::new(), BTreeSet::new());
+        let (files, changed, deleted) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
         Self {
             blobs: blobs.clone(),
             goal: String::new(),
@@ -114,8 +117,14 @@ impl Deliverable {
             files,
             changed,
             at_hand: BTreeMap::new(),
+            deleted,
             last: Mutex::new(None),
         }
+    }
+
+    /// Every path that the attempt wrote or deleted.
+    pub(crate) fn touched(&self) -> impl Iterator<Item = &String> {
+        self.changed.iter().chain(&self.deleted)
     }
 
     /// Root that the attempt was made from.

@@ -115,6 +115,7 @@ impl Reviewer {
             code: &self.config.worker,
         };
         let mut items = checks::run_all(ticket, &report, &deliverable, &bench).await?;
+        items.extend(checks::write_set::check(&self.store, ticket, &deliverable).await?);
         job.pulse.beat();
         // I6: what code has rejected needs no opinion.
         if items.iter().any(|i| !i.pass) || ticket.review != ReviewPolicy::Judged {

@@ -27,6 +27,7 @@ mod tenants;
 mod tickets;
 mod traits;
 mod waiter;
+mod write_sets;
 
 pub use calls::*;
 pub use confirm::{Confirmation, Confirming};

@@ -82,11 +82,11 @@ async fn c2_a_worker_that_was_frozen_past_its_lease_is_fenced() {
 async fn c5_a_direct_call_that_conflicts_goes_to_a_person_and_accepted_work_stands() {
     let fleet = Fleet::plan().workers(2).env("WORKER__SLOTS", "1").start().await.unwrap();
     let api = fleet.api();
-    // Both start from the same workspace. The second writes beside its own output the file of the first one.
+    // Both start from the same workspace. Both write beside their own output one that nobody declares.
     let append = |id: &str, seconds: f64| {
         let own = format!("data/{id}.txt");
         let code = format!(
-            "import time\n{}\ntime.sleep({seconds})\nopen('data/first.txt', 'w').write('by {id}\\n')\n",
+            "import time\n{}\ntime.sleep({seconds})\nopen('data/shared.txt', 'w').write('by {id}\\n')\n",
             writes(&own)
         );
         direct(id, &[], &own, &code)
@@ -94,19 +94,19 @@ async fn c5_a_direct_call_that_conflicts_goes_to_a_person_and_accepted_work_stan
     let tickets = json!([append("first", 0.6), append("second", 1.2)]);
     let goal = api.submit_plan("one file", &tickets).await.unwrap();
     let conflict = api.event(&goal, "it was told", |e| e.event == "conflict").await.unwrap();
-    assert!(conflict.detail.contains("data/first.txt"), "{conflict:?}");
+    assert!(conflict.detail.contains("data/shared.txt"), "{conflict:?}");
     let hashes = conflict.detail.split(|c: char| !c.is_ascii_hexdigit()).filter(|w| w.len() >= 12).count();
     assert!(hashes >= 2, "with both hashes: {}", conflict.detail);
     api.event(&goal, "a person decides", |e| e.event == "handed_over").await.unwrap();
     let second = api.ticket(&goal, "second").await.unwrap();
     assert_eq!((second.attempts, second.cause.as_str()), (1, "conflicts"), "it was not run again");
-    assert!(second.cause_detail.contains("data/first.txt"), "{}", second.cause_detail);
-    assert_eq!(api.file(&goal, "data/first.txt").await.unwrap(), "by first\n");
+    assert!(second.cause_detail.contains("data/shared.txt"), "{}", second.cause_detail);
+    assert_eq!(api.file(&goal, "data/shared.txt").await.unwrap(), "by first\n");
     // A person who says so has it run again, knowing what it writes over.
     let retry = json!({"text": "it may", "request_id": "r1"});
     api.post(&format!("/v1/tickets/{}/retry", second.task_id), &retry).await.unwrap();
     api.reaches(&goal, &["done"]).await.unwrap();
-    assert_eq!(api.file(&goal, "data/first.txt").await.unwrap(), "by second\n");
+    assert_eq!(api.file(&goal, "data/shared.txt").await.unwrap(), "by second\n");
     fleet.oracle().await.unwrap();
 }
 

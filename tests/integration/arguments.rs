@@ -60,7 +60,7 @@ async fn call_all(store: &Store) {
     let _ = store.append_step(&held(2), "1.0.0.0", "{}").await;
     let _ = store.effect_begin(&held(2), "key", &effect, true).await;
     let _ = store.effect_end(&held(2), "key", &effect).await;
-    let _ = store.conflict(&held(2), "data/x.txt", true).await;
+    let _ = store.conflict(&held(2), "data/x.txt", true, &id(16)).await;
     let _ = store.progress(&held(2), "obstacle", "no network", Some("a fact")).await;
     let _ = store.manage_claim("manager-1", &id(97), 30_000).await;
     let _ = store.plan_store(&held(1), &id(7)).await;
@@ -70,6 +70,7 @@ async fn call_all(store: &Store) {
         need_ids: vec![id(2)],
         spec: spec("key", &["need"], ReviewPolicy::Judged),
     };
+    let _ = store.owned_by_others(&id(1), &id(2), &["outputs/a.md".into()]).await;
     let _ = store.submit_tickets(&held(1), std::slice::from_ref(&ticket)).await;
     let _ = store.seal(&held(1), 1).await;
     let edit = Edit { description: Some("other words".into()), ..Edit::default() };

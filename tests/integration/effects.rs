@@ -7,6 +7,7 @@ use harness::script::{output_of, verdict};
 use harness::service::Service;
 use harness::wait;
 use serde_json::{Value, json};
+use shared::ticket::Status;
 
 fn payment() -> Value {
     json!({"order": "A1", "amount": 7})
@@ -56,7 +57,7 @@ async fn paid(api: &Api, goal: &str) -> String {
 }
 
 #[tokio::test]
-async fn i3_killed_between_act_and_outcome_it_is_in_doubt_and_a_no_settles_it() {
+async fn c7_i3_killed_between_act_and_outcome_it_is_in_doubt_and_a_no_settles_it() {
     let service = Service::start().await.unwrap();
     service.silent();
     let model = Model::start(agent).await.unwrap();
@@ -67,6 +68,8 @@ async fn i3_killed_between_act_and_outcome_it_is_in_doubt_and_a_no_settles_it() 
     assert_eq!(open["cause"], "in_doubt", "{open}");
     assert!(open["detail"].as_str().unwrap().contains("may have happened"), "{open}");
     assert_eq!(service.done().len(), 1, "not run again by itself");
+    let told = api.ticket(&goal, "p").await.unwrap();
+    assert_eq!((told.status, told.permit["doubt"].is_string()), (Status::AwaitingApproval, true), "{told:?}");
     let ran = fleet.muster(&["deny", &format!("{goal}/p"), "receipt R-1 is there"]).await.unwrap();
     assert_eq!(ran.code, 0, "{ran:?}");
     let text = paid(&api, &goal).await;
@@ -80,7 +83,7 @@ async fn i3_killed_between_act_and_outcome_it_is_in_doubt_and_a_no_settles_it() 
 }
 
 #[tokio::test]
-async fn i3_a_person_who_knows_that_it_did_not_happen_lets_it_run_once_more() {
+async fn c7_i3_a_person_who_knows_that_it_did_not_happen_lets_it_run_once_more() {
     let service = Service::start().await.unwrap();
     service.silent();
     let model = Model::start(agent).await.unwrap();
@@ -119,7 +122,7 @@ async fn an_answer_that_says_nothing_is_in_doubt_and_a_refusal_is_not() {
 }
 
 #[tokio::test]
-async fn after_a_rejection_the_redo_sees_the_payment_and_does_not_pay_again() {
+async fn c7_after_a_rejection_the_redo_sees_the_payment_and_does_not_pay_again() {
     let service = Service::start().await.unwrap();
     let model = Model::start(agent).await.unwrap();
     let fleet = Fleet::plan().model(&model.url()).file(&service.tools()).start().await.unwrap();

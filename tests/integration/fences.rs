@@ -28,7 +28,7 @@ async fn every_write_is_fenced(desk: &Desk, stale: &Held) {
         desk.fail(stale, FailClass::Wait, 0).await.unwrap(),
         desk.store.release(stale).await.unwrap(),
         desk.store.park(stale, &permit(), 1_000).await.unwrap(),
-        desk.store.conflict(stale, "a: 1 2", true).await.unwrap(),
+        desk.store.conflict(stale, "a: 1 2", true, "").await.unwrap(),
         desk.store.progress(stale, "working", "still here", Some("a fact")).await.unwrap(),
     ];
     assert_eq!(others, [Written::Fenced; 9]);

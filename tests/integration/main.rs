@@ -37,5 +37,7 @@ mod scripts;
 mod secrets;
 mod state_machine;
 mod tenants;
+mod together;
 mod tools;
 mod whole_goal;
+mod write_sets;

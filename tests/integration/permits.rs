@@ -73,6 +73,8 @@ async fn d4_i7_a_refund_waits_across_a_restart_of_everything_and_runs_once_as_st
     }
     fleet.ready().await.unwrap();
     assert_eq!(waits(&api, &goal).await, before);
+    let inbox = api.get("/v1/inbox").await.unwrap();
+    assert_eq!(inbox["decisions"].as_array().unwrap().len(), 1, "listed once: {inbox}");
 
     let ran = fleet.muster(&["approve", &format!("{goal}/r")]).await.unwrap();
     assert_eq!(ran.code, 0, "{ran:?}");
@@ -175,6 +177,44 @@ async fn i7_a_direct_call_waits_for_its_confirmation_too() {
     fleet.muster(&["approve", &format!("{goal}/r")]).await.unwrap();
     api.reaches(&goal, &["done"]).await.unwrap();
     assert_eq!(service.done().len(), 1);
+    fleet.oracle().await.unwrap();
+}
+
+#[tokio::test]
+async fn d4_i7_a_ticket_that_the_plan_changes_while_it_waits_never_runs_the_old_call() {
+    let service = Service::start().await.unwrap();
+    let words = "call the customer first";
+    let model = Model::start(move |asked: &Asked| match asked.schema() {
+        "replan" => Some(Answer::json(&json!({"reason": "a person said so", "next": "go_on",
+            "modify": [{"id": "r", "description": words}]}))),
+        // With the new words nobody asks for the refund any more.
+        "" if asked.says(words) => Some(match asked.turn() {
+            0 => Answer::call("write_file", json!({"path": output_of("r"), "content": "called"})),
+            _ => Answer::call(
+                "finish",
+                json!({"status": "done", "summary": "called", "outputs": [output_of("r")]}),
+            ),
+        }),
+        "" => agent(asked),
+        _ => None,
+    });
+    let model = model.await.unwrap();
+    let fleet = Fleet::plan().model(&model.url()).file(&service.tools()).start().await.unwrap();
+    let api = fleet.api();
+    let goal = api.submit_plan("settle A1", &json!([refund("r")])).await.unwrap();
+    waits(&api, &goal).await;
+    let asked = api.ticket(&goal, "r").await.unwrap();
+    api.post(&format!("/v1/goals/{goal}/note"), &json!({"text": words})).await.unwrap();
+    api.event(&goal, "the note was heard", |e| e.event == "modified" && e.key == "r").await.unwrap();
+    let late = json!({"decision": "approve", "request_id": "late", "expected_epoch": asked.epoch});
+    let path = format!("/v1/tickets/{}/answer", asked.task_id);
+    api.refused(&path, &late).await.unwrap();
+    api.reaches(&goal, &["done"]).await.unwrap();
+    assert_eq!(service.done(), []);
+    assert_eq!(api.file(&goal, &output_of("r")).await.unwrap(), "called");
+    assert_eq!(api.ticket(&goal, "r").await.unwrap().permit, Value::Null, "the permit is void");
+    model.verify().unwrap();
+    fleet.no_panics().unwrap();
     fleet.oracle().await.unwrap();
 }
 

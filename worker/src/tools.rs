@@ -12,6 +12,7 @@ mod mcp;
 mod output;
 mod search;
 mod web;
+pub(crate) mod write_set;
 
 pub(crate) use catalogue::Catalogue;
 use code::Interpreter;
@@ -24,6 +25,7 @@ use shared::telemetry::metrics;
 use shared::tool::{self, ToolDecl};
 use shared::workspace::{Attempt, FileError, WorkspaceError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use write_set::WriteSet;
 
 /// Reasons for files that are not taken, shown to the model.
 const SKIPPED_SHOWN_MAX: usize = 10;
@@ -90,6 +92,10 @@ pub(crate) struct ToolBox {
     /// Bytes of an image that may be shown.
     image_bytes_max: u64,
     shown: Mutex<Shown>,
+    /// `None`: every file may be written.
+    write_set: Option<WriteSet>,
+    /// What was undone because it is another ticket's, with that ticket's key.
+    undone: Vec<(String, String)>,
 }
 
 /// Images of this conversation.
@@ -123,6 +129,49 @@ impl ToolBox {
             spilled: 0,
             image_bytes_max: 0,
             shown: Mutex::default(),
+            write_set: None,
+            undone: vec![],
+        }
+    }
+
+    /// What other tickets declare is not written.
+    pub(crate) fn keep_to(&mut self, write_set: WriteSet) {
+        self.write_set = Some(write_set);
+    }
+
+    /// Puts back what the attempt wrote over other tickets' outputs.
+    ///
+    /// # Errors
+    /// [`ToolError`]: it is not known whose a file is, or it cannot be put back.
+    pub(crate) async fn undo_foreign(&mut self) -> Result<Vec<(String, String)>, ToolError> {
+        let Some(write_set) = &mut self.write_set else { return Ok(vec![]) };
+        let paths: Vec<String> = self.attempt.changes().map(|(path, _)| path.to_owned()).collect();
+        let foreign = write_set.foreign(&paths).await?;
+        if foreign.is_empty() {
+            return Ok(foreign);
+        }
+        for (path, _) in &foreign {
+            self.attempt.put_back(path).await?;
+        }
+        self.attempt.scan().await?;
+        self.undone.extend(foreign.iter().cloned());
+        Ok(foreign)
+    }
+
+    /// Everything that was undone so far.
+    pub(crate) fn undone(&self) -> &[(String, String)] {
+        &self.undone
+    }
+
+    /// Before a whole file is written: whether it is another ticket's.
+    async fn may_write(&mut self, path: &str) -> Result<(), ToolError> {
+        let Some(write_set) = &mut self.write_set else { return Ok(()) };
+        match write_set.foreign(&[files::relative(path).to_owned()]).await?.first() {
+            Some(foreign) => Err(ToolError::Tell(format!(
+                "{}; nothing was written. Write another file; if the plan should give you this one, say so in your report",
+                write_set::said(foreign)
+            ))),
+            None => Ok(()),
         }
     }
 
@@ -245,6 +294,9 @@ impl ToolBox {
             return Ok(self.said(name, said).await);
         }
         let text = |key: &str| args.get(key).and_then(Value::as_str).unwrap_or_default();
+        if matches!(name, "write_file" | "append_file") {
+            self.may_write(text("path")).await?;
+        }
         // A call that fails or is cut may have written all the same.
         self.touched = true;
         let mut failed = false;
@@ -262,8 +314,16 @@ impl ToolBox {
                 said
             }
         };
-        let changed = self.attempt.scan().await?;
-        let said = output::fit(self, name, said).await;
+        let mut changed = self.attempt.scan().await?;
+        let undone = self.undo_foreign().await?;
+        changed.retain(|path| undone.iter().all(|(other, _)| other != path));
+        let mut said = output::fit(self, name, said).await;
+        for foreign in &undone {
+            said.push_str(&format!(
+                "\n[undone: {}. The accepted version stands there again; write another file]",
+                write_set::said(foreign)
+            ));
+        }
         Ok(ToolResult { text: self.with_notes(said, &changed), changed, failed })
     }
 

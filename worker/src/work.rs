@@ -6,7 +6,8 @@ mod direct;
 use crate::agent::{self, Agent, End, Memory};
 use crate::effects::{Effects, Gate};
 use crate::factory::{self, Roles, Situation};
-use crate::tools::{Catalogue, ToolBox};
+use crate::tools::write_set::{self, WriteSet};
+use crate::tools::{Catalogue, ToolBox, ToolError};
 use context::Read;
 use shared::blob::Blobs;
 use shared::config::Config;
@@ -64,6 +65,7 @@ impl Worker {
         let clashes: Vec<String> = attempt.clashes().iter().map(Clash::describe).collect();
         let mut toolbox =
             ToolBox::new(attempt, self.sandbox.clone(), &self.config.worker, Arc::clone(&self.tools));
+        toolbox.keep_to(WriteSet::of(&self.store, ticket));
         // Nobody reads a direct call's output as the continuation of an earlier session.
         if ticket.attempts > 1 && ticket.call.is_none() {
             toolbox.resumed();
@@ -168,6 +170,14 @@ impl Worker {
         toolbox: &mut ToolBox,
         actor: String,
     ) -> Result<Outcome, End> {
+        // I5: also what no tool of this attempt wrote, such as an earlier worker's overlay.
+        toolbox.attempt_mut().scan().await.map_err(|e| of_workspace(&e))?;
+        match toolbox.undo_foreign().await {
+            Ok(undone) if undone.is_empty() => {}
+            Ok(undone) => return Err(End::fault(foreign(&undone))),
+            Err(ToolError::Broken(why)) => return Err(agent::broken("the attempt's folder", &why)),
+            Err(error) => return Err(End::fault(error.to_string())),
+        }
         let overlay_ref = toolbox.attempt_mut().seal().await.map_err(|e| of_workspace(&e))?;
         if !steps.is_empty() {
             match self.blobs.put(&ticket.goal, steps).await {
@@ -195,6 +205,16 @@ fn fit(report: &mut Report, bytes_max: usize) {
             return;
         }
     }
+}
+
+/// What was written over other tickets' outputs, and the way out.
+fn foreign(undone: &[(String, String)]) -> String {
+    let named: Vec<String> = undone.iter().map(write_set::said).collect();
+    format!(
+        "outputs: {}. Write another file, or plan it: the path among this ticket's `outputs`, and the other ticket among its \
+         `needs`",
+        named.join("; ")
+    )
 }
 
 /// How an attempt ends whose guarded call gives no answer.

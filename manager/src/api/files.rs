@@ -163,9 +163,10 @@ impl Api {
         })
     }
 
-    /// Whether the goal has such an overlay; answers 400 otherwise.
-    pub(super) async fn own_overlay(&self, goal: &str, overlay: &str) -> Result<(), ApiError> {
-        Overlay::load(&self.blobs, goal, overlay).await.map(|_| ()).map_err(|e| {
+    /// The paths of an overlay that the goal has; answers 400 when it has no such one.
+    pub(super) async fn own_overlay(&self, goal: &str, overlay: &str) -> Result<Vec<String>, ApiError> {
+        let read = Overlay::load(&self.blobs, goal, overlay).await;
+        read.map(|overlay| overlay.files.into_keys().collect()).map_err(|e| {
             ApiError::bad("overlay_ref", e.to_string())
                 .hint("`muster deliver` or POST …/deliver makes one of uploads")
         })

@@ -89,7 +89,9 @@ pub(super) async fn answer(
     let ticket = api.ticket_for(&caller, &id).await?;
     check(&answer.decision)?;
     if let PersonDecision::Deliver { overlay_ref } = &answer.decision {
-        api.own_overlay(&ticket.goal, overlay_ref).await?;
+        let paths = api.own_overlay(&ticket.goal, overlay_ref).await?;
+        let files: Vec<_> = paths.into_iter().map(|path| (path, "overlay_ref".to_owned())).collect();
+        api.within_write_set(&ticket, &files).await?;
     }
     api.decide(&caller, &id, answer.expected_epoch, &answer.request_id, &answer.decision, "ticket").await
 }
@@ -107,6 +109,9 @@ pub(super) async fn deliver(
     }
     check_inputs(&wanted.files, api.config.limits.attempt_files_max)?;
     let ticket = api.ticket_for(&caller, &id).await?;
+    let named = wanted.files.iter().enumerate();
+    let files: Vec<_> = named.map(|(i, file)| (file.path.clone(), format!("files[{i}].path"))).collect();
+    api.within_write_set(&ticket, &files).await?;
     let goal = api.goal_for(&caller, &ticket.goal).await?;
     let overlay_ref = api.overlay_of(&goal, &ticket.key, &wanted.text, &wanted.files).await?;
     let decision = PersonDecision::Deliver { overlay_ref };

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  muster deliver 0193f0a0/measure data/measure.csv\n  \
-    muster deliver 0193f0a0/report outputs/report.md=draft3.md outputs/chart.svg=chart.svg")]
+    muster deliver 0193f0a0/report outputs/report.md=draft3.md outputs/chart.svg=new/chart.svg")]
 pub(crate) struct Args {
     /// The ticket: GOAL/KEY, or first digits of its id.
     ticket: String,
@@ -31,10 +31,6 @@ pub(crate) async fn run(ctx: &Context, args: &Args) -> Result<Exit, CliError> {
     let mut files = Vec::new();
     for word in &args.files {
         let (path, file) = place(word, &outputs)?;
-        if !outputs.contains(&path.as_str()) {
-            ctx.out
-                .note(&format!("note: {path} is no declared output of the ticket ({})", outputs.join(", ")));
-        }
         let meta = std::fs::metadata(&file).map_err(|e| {
             CliError::usage(format!("{}: {e}", file.display()), "check the path and its rights")
         })?;
@@ -60,11 +56,18 @@ pub(crate) async fn run(ctx: &Context, args: &Args) -> Result<Exit, CliError> {
 /// Where a file goes: as said, or to the output of its name, or to the only output.
 ///
 /// # Errors
-/// Usage when none of these: a file that nobody asked for is not sent by mistake.
+/// Usage when none of these: a file that nobody asked for is not sent. Of a ticket that declares nothing the manager
+/// knows which paths are free.
 fn place(word: &str, outputs: &[&str]) -> Result<(String, PathBuf), CliError> {
     if let Some((path, file)) = word.split_once('=')
         && !Path::new(word).exists()
     {
+        if !outputs.is_empty() && !outputs.contains(&path) {
+            return Err(CliError::usage(
+                format!("{path} is no output of the ticket, which declares {}", outputs.join(", ")),
+                format!("say which it is: {}={file}", outputs[0]),
+            ));
+        }
         return Ok((path.to_owned(), PathBuf::from(file)));
     }
     let file = PathBuf::from(word);
@@ -78,10 +81,7 @@ fn place(word: &str, outputs: &[&str]) -> Result<(String, PathBuf), CliError> {
         )),
         (None, declared) => Err(CliError::usage(
             format!("{word}: the ticket declares no output of this name, but {}", declared.join(", ")),
-            format!(
-                "say which it is: {}={word}; or where it goes beside them: outputs/{name}={word}",
-                declared[0]
-            ),
+            format!("say which it is: {}={word}", declared[0]),
         )),
     }
 }
@@ -101,7 +101,9 @@ mod tests {
     #[test]
     fn a_file_that_nobody_asked_for_is_not_sent_by_mistake() {
         let e = place("new.md", &["a/b", "c/d"]).unwrap_err();
-        assert!(e.to_string().contains("a/b, c/d") && e.hint().contains("outputs/new.md=new.md"), "{e}");
+        assert!(e.to_string().contains("a/b, c/d") && e.hint().contains("a/b=new.md"), "{e}");
+        let e = place("x/y=new.md", &["a/b"]).unwrap_err();
+        assert!(e.to_string().contains("x/y is no output") && e.hint().contains("a/b=new.md"), "{e}");
         assert!(place("new.md", &[]).is_err());
     }
 }

@@ -268,7 +268,6 @@ impl Plan<'_> {
             spec.integrates = t.integrates;
             specs.push(spec);
         }
-        let first_new = specs.len();
         specs.extend(added.iter().cloned());
         graph::link_integrating(&mut specs);
         let mut problems = vec![];
@@ -281,17 +280,35 @@ impl Plan<'_> {
                 last.after.join(", ")
             ));
         }
+        // What was so before is not this answer's fault; a need that it takes away may be.
+        let before = self.unordered_writers();
         for overlap in overlaps(&specs, PROBLEMS_MAX) {
             let (first, second) = (&specs[overlap.first].key, &specs[overlap.second].key);
-            // What was so before is not this answer's fault.
-            if overlap.first.max(overlap.second) >= first_new {
+            let pair = BTreeSet::from([first.clone(), second.clone()]);
+            if !before.contains(&(pair, overlap.path.to_owned())) {
                 problems.push(format!(
-                    "`{first}` and `{second}` both deliver `{}`, and neither needs the other",
+                    "outputs: `{first}` and `{second}` both deliver `{}`, and neither needs the other; add \"{first}\" to \
+                     the needs of `{second}`",
                     overlap.path
                 ));
             }
         }
         if problems.is_empty() { Ok(specs) } else { Err(problems) }
+    }
+
+    /// Tickets of the plan as it stands that write one path in no order.
+    fn unordered_writers(&self) -> BTreeSet<(BTreeSet<String>, String)> {
+        let spec = |t: &Ticket| {
+            let mut spec = TicketSpec::new(&t.key, "", "");
+            spec.needs = t.needs.iter().filter_map(|id| self.key_of(id)).map(str::to_owned).collect();
+            spec.outputs.clone_from(&t.outputs);
+            spec
+        };
+        let is_part = |t: &&Ticket| t.status == Status::Done || !t.status.is_terminal();
+        let specs: Vec<TicketSpec> = self.all.iter().filter(is_part).map(spec).collect();
+        let pair = |a: usize, b: usize| BTreeSet::from([specs[a].key.clone(), specs[b].key.clone()]);
+        let found = overlaps(&specs, usize::MAX).into_iter();
+        found.map(|o| (pair(o.first, o.second), o.path.to_owned())).collect()
     }
 
     fn adds(&self, added: &[TicketSpec]) -> Vec<PatchOp> {

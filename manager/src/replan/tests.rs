@@ -112,6 +112,28 @@ fn what_is_added_is_waited_for_by_the_last_ticket_and_knows_where_it_comes_from(
 }
 
 #[test]
+fn i5_a_path_of_needs_between_two_writers_of_one_file_is_not_taken_away() {
+    let mut all = searches();
+    all[1].outputs = vec!["data/one.csv".into()];
+    all[2].outputs = vec!["data/one.csv".into()];
+    all[2].needs = vec!["id-s2".into()];
+    let relink = json!({"relink": [{"id": "s3", "needs": []}]});
+    let said = held_against(relink, &all, false).unwrap_err().join("\n");
+    assert!(said.contains("outputs: `s2` and `s3` both deliver `data/one.csv`"), "{said}");
+    // Nor by closing what stood between them.
+    all[3].needs = vec!["id-s2".into()];
+    all[2].needs = vec!["id-s4".into()];
+    let cancel = json!({"cancel": [{"id": "s4", "reason": "x"}]});
+    assert!(held_against(cancel.clone(), &all, false).is_err());
+    let mut mended = cancel;
+    mended["relink"] = json!([{"id": "s3", "needs": ["s2"]}]);
+    held_against(mended, &all, false).unwrap();
+    // What was so before is not this answer's fault.
+    all[2].needs = vec![];
+    held_against(json!({"add": [new("more", &[])]}), &all, false).unwrap();
+}
+
+#[test]
 fn c9_d2_an_answer_that_would_break_the_plan_is_refused_with_its_reasons() {
     let cancel = |id: &str| json!({"cancel": [{"id": id, "reason": "x"}]});
     assert!(refused(cancel("t99")).contains("no ticket `t99`"));

@@ -25,7 +25,7 @@ enum Write {
     Fail(Failure),
     Release(Held),
     Park { held: Held, permit: Permit, expiry_ms: u64 },
-    Conflict { held: Held, detail: String, again: bool },
+    Conflict { held: Held, detail: String, again: bool, overlay_ref: String },
 }
 
 impl Write {
@@ -37,7 +37,9 @@ impl Write {
             Self::Fail(failure) => store.fail(failure).await,
             Self::Release(held) => store.release(held).await,
             Self::Park { held, permit, expiry_ms } => store.park(held, permit, *expiry_ms).await,
-            Self::Conflict { held, detail, again } => store.conflict(held, detail, *again).await,
+            Self::Conflict { held, detail, again, overlay_ref } => {
+                store.conflict(held, detail, *again, overlay_ref).await
+            }
         }
     }
 
@@ -133,7 +135,9 @@ async fn publish<H>(
                     or_none(&theirs),
                     or_none(&ours)
                 );
-                persist(engine, entry, &Write::Conflict { held: entry.held.clone(), detail, again }).await;
+                // Kept, so that whoever redoes it has both versions before it.
+                let (held, overlay_ref) = (entry.held.clone(), overlay.to_owned());
+                persist(engine, entry, &Write::Conflict { held, detail, again, overlay_ref }).await;
                 return Some(Kind::Conflict);
             }
             Err(error) => {

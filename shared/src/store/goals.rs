@@ -82,6 +82,10 @@ impl Store {
     /// # Errors
     /// [`StoreError`]; repeatable. `OutOfMemory` when the server is full: nothing of the page was stored.
     pub async fn submit_tickets(&self, held: &Held, page: &[NewTicket]) -> Result<Written> {
+        let declared = self.declare(held, &page.iter().collect::<Vec<_>>()).await?;
+        if declared != Written::Ok {
+            return Ok(declared);
+        }
         let mut args = vec![arg(&held.id), arg(held.epoch), arg(&held.lease_id)];
         for t in page {
             args.push(arg(&t.id));
@@ -155,6 +159,15 @@ impl Store {
         read: usize,
         ops: &[PatchOp],
     ) -> Result<Patched> {
+        let added: Vec<&NewTicket> = ops
+            .iter()
+            .filter_map(|op| if let PatchOp::Add { ticket } = op { Some(&**ticket) } else { None })
+            .collect();
+        match self.declare(held, &added).await? {
+            Written::Fenced => return Ok(Patched::Fenced),
+            Written::Gone => return Ok(Patched::Gone),
+            Written::Ok | Written::Dup | Written::Moved | Written::Escalated | Written::Cancelled => {}
+        }
         let ops: Vec<serde_json::Value> = ops.iter().map(flat_op).collect();
         let mut args = vec![
             arg(&held.id),

@@ -97,6 +97,7 @@ scripts! {
     TENANTS = "tenants";
     TICKETS = "tickets";
     UNSERVED = "unserved";
+    WRITE_SETS = "write_sets";
 }
 
 /// Name of each script by the hash under which a single server knows it: what SLOWLOG and MONITOR show.

@@ -206,8 +206,15 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError`]; a retryable one: repeat, DUP counts as accepted.
-    pub async fn conflict(&self, held: &Held, detail: &str, again: bool) -> Result<Written> {
-        self.outcome("conflict", held, vec![arg(head(detail)), arg(u8::from(again))]).await
+    pub async fn conflict(
+        &self,
+        held: &Held,
+        detail: &str,
+        again: bool,
+        overlay_ref: &str,
+    ) -> Result<Written> {
+        let args = vec![arg(head(detail)), arg(u8::from(again)), arg(overlay_ref)];
+        self.outcome("conflict", held, args).await
     }
 
     /// A ticket, or `None`.

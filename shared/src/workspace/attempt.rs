@@ -495,5 +495,6 @@ async fn file_work<T: Send + 'static>(
         .map_err(|e| FileError::Disk { path: path.into(), source: std::io::Error::other(e) })?
 }
 
+mod put_back;
 #[cfg(test)]
 mod tests;

@@ -294,8 +294,8 @@ impl World {
                 }
                 Event::Failed(class) => self.store.fail(&fail(class)).await?,
                 Event::Released => self.store.release(&held).await?,
-                Event::Conflicted => self.store.conflict(&held, "both hashes", true).await?,
-                Event::ConflictStands => self.store.conflict(&held, "both hashes", false).await?,
+                Event::Conflicted => self.store.conflict(&held, "both hashes", true, "").await?,
+                Event::ConflictStands => self.store.conflict(&held, "both hashes", false, "").await?,
                 Event::ConfirmationAsked => {
                     let permit = Permit {
                         digest: "d".into(),

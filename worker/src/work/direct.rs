@@ -43,6 +43,10 @@ pub(super) async fn run(
             return super::gate_closed(other, &call.tool);
         }
     };
+    // Made again it would do the same.
+    if !toolbox.undone().is_empty() {
+        return End::not_retryable(super::foreign(toolbox.undone()));
+    }
     let (missing, changed) = match agent::outputs(toolbox, &job.claim.ticket.outputs).await {
         Ok(outputs) => outputs,
         Err(end) => return end,

@@ -40,7 +40,7 @@ if g then
   rings_close(g)
   each_lane(g, function(lane, prio) redis.call('DEL', gk(goal) .. ':q:' .. lane .. ':' .. prio) end)
 end
-for _, suffix in ipairs({ '', ':t', ':in', ':ev', ':esc', ':dead', ':lanes', ':notes', ':facts', ':res' }) do redis.call('DEL', gk(goal) .. suffix) end
+for _, suffix in ipairs({ '', ':t', ':in', ':ev', ':esc', ':dead', ':lanes', ':notes', ':facts', ':res', ':w' }) do redis.call('DEL', gk(goal) .. suffix) end
 for _, z in ipairs({ 'done', 'goals', 'live', 'dl' }) do redis.call('ZREM', P .. z, goal) end
 redis.call('SREM', P .. 'ending', goal)
 redis.call('SREM', P .. 'sealing', goal)

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- outcome: the other ends of an attempt or a review: what, id, epoch, lease id, then
---   fail: class, detail, delay ms · release · park: permit, expiry ms · conflict: detail, again (1: to be redone on what was accepted)
+--   fail: class, detail, delay ms · release · park: permit, expiry ms · conflict: detail, again (1: to be redone on what was accepted),
+--   the attempt's files, kept so that whoever redoes it has both versions
 -- answers OK DUP FENCED GONE ESCALATED CANCELLED
 local what, id, epoch, lease = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local t = load(id)
@@ -37,6 +38,7 @@ elseif what == 'park' then
   to = count(t, 'asks', 'awaiting_approval', { word = 'confirmation_asked', set = set, expiry = tonumber(ARGV[6]), detail = ARGV[5] })
 else
   set[3] = 'failure'; set[4] = ARGV[5]
+  if (ARGV[7] or '') ~= '' then set[5] = 'overlay_ref'; set[6] = ARGV[7] end
   local o = { word = 'conflict', set = set, detail = ARGV[5] }
   if ARGV[6] == '1' then to = count(t, 'conflicts', 'rejected', o) else to = escalate(t, 'conflicts', o) end
 end
