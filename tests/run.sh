@@ -18,6 +18,10 @@ command -v python3 >/dev/null || missing+=(python3)
 command -v cc >/dev/null || missing+=(gcc libc6-dev)
 command -v promtool >/dev/null || missing+=(prometheus)
 command -v systemd-analyze >/dev/null || missing+=(systemd)
+command -v chromium >/dev/null || missing+=(chromium)
+command -v chromedriver >/dev/null || missing+=(chromium-driver)
+command -v npm >/dev/null || missing+=(npm)
+python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 /usr/bin/python3 -c 'import seccomp' 2>/dev/null || missing+=(python3-seccomp)
 if [ ${#missing[@]} -gt 0 ]; then
   command -v apt-get >/dev/null || die "missing: ${missing[*]}. Install them with your package manager and run this again"
@@ -60,6 +64,32 @@ PY
 if ! cargo nextest --version >/dev/null 2>&1; then
   say "fetching cargo-nextest $NEXTEST"
   get_nextest || echo "not available here: cargo test runs the tests"
+fi
+
+# axe-core (MPL-2.0), which looks at the dashboard's pages in the browser: fetched, never shipped.
+AXE=4.14.1
+AXE_SHA512=1477dafa598d8d065f273d6af302aa203c02e83131707b7fa648cd41bd3d6b734f8c22a0dab86ee6a6f64b8afbe804b214d36db85a2826965edfb3a0b9d546b5
+get_axe() {
+  local folder; folder="$(mktemp -d)"
+  (cd "$folder" && npm pack --silent "axe-core@$AXE" >/dev/null) || die "axe-core $AXE cannot be fetched"
+  echo "$AXE_SHA512  $folder/axe-core-$AXE.tgz" | sha512sum --check --quiet || die "axe-core $AXE is not what it was"
+  tar -xzf "$folder/axe-core-$AXE.tgz" -C "$folder" package/axe.min.js
+  mv "$folder/package/axe.min.js" "$tools/axe.min.js"
+  rm -rf "$folder"
+}
+if ! grep -qs "axe v$AXE" "$tools/axe.min.js"; then
+  say "fetching axe-core $AXE"
+  get_axe
+fi
+
+# Schemathesis, which asks the API whatever its document allows, and more: every version is pinned.
+FUZZER="$PWD/tests/fixtures/fuzzer.txt"
+if ! cmp -s "$FUZZER" "$tools/fuzzer/installed.txt"; then
+  say "fetching schemathesis"
+  rm -rf "$tools/fuzzer"
+  python3 -m venv "$tools/fuzzer"
+  "$tools/fuzzer/bin/pip" install -q --disable-pip-version-check --only-binary :all: --no-deps -r "$FUZZER" || die "schemathesis cannot be installed"
+  cp "$FUZZER" "$tools/fuzzer/installed.txt"
 fi
 
 # --- Checks -------------------------------------------------------------------------------------------------------

@@ -10,6 +10,8 @@ mod events;
 pub(crate) mod files;
 mod fleet;
 mod goals;
+mod history;
+mod openapi;
 mod reviewers;
 mod submit;
 mod tenants;
@@ -46,6 +48,7 @@ pub(crate) struct Api {
     model: Option<Model>,
     /// sha256 of `manager.admin_token`, if one is set.
     admin_digest: Option<[u8; 32]>,
+    histories: history::Histories,
     /// Cancelled when the manager leaves: streams end.
     stop: CancellationToken,
 }
@@ -60,7 +63,7 @@ impl Api {
     ) -> Self {
         let token = config.manager.admin_token.expose_secret();
         let admin_digest = (!token.is_empty()).then(|| auth::digest(token));
-        Self { store, blobs, config, model, admin_digest, stop }
+        Self { store, blobs, config, model, admin_digest, histories: history::Histories::default(), stop }
     }
 }
 
@@ -70,6 +73,7 @@ pub(crate) fn router(api: Api, readiness: probe::Readiness) -> Router {
         .route("/v1/goals", get(goals::list).post(submit::submit))
         .route("/v1/goals/{goal}", get(goals::show))
         .route("/v1/goals/{goal}/tickets", get(goals::tickets))
+        .route("/v1/goals/{goal}/attempts", get(attempts::of_goal))
         .route("/v1/goals/{goal}/events", get(events::events))
         .route("/v1/goals/{goal}/calls/{call}", get(calls::show))
         .route("/v1/goals/{goal}/files", get(files::list))
@@ -107,6 +111,7 @@ pub(crate) fn router(api: Api, readiness: probe::Readiness) -> Router {
         .route("/v1/audit", get(fleet::audit))
         .route("/v1/dead-letters", get(fleet::dead_letters))
         .route("/v1/dead-letters/requeue", post(fleet::requeue))
+        .route("/v1/openapi.json", get(openapi::show))
         .route("/v1/tokens", get(tokens::list).post(tokens::create))
         .route("/v1/tokens/{token}", delete(tokens::revoke))
         .layer(tower_http::timeout::TimeoutLayer::with_status_code(

@@ -17,6 +17,8 @@ mod cancel;
 mod children;
 #[path = "cli/client.rs"]
 mod client;
+#[path = "cli/completions.rs"]
+mod completions;
 #[path = "cli/config.rs"]
 mod config;
 #[path = "cli/context.rs"]
@@ -65,6 +67,8 @@ mod logs;
 mod model;
 #[path = "cli/note.rs"]
 mod note;
+#[path = "cli/open.rs"]
+mod open;
 #[path = "cli/out.rs"]
 mod out;
 #[path = "cli/pause.rs"]
@@ -83,6 +87,8 @@ mod rehearsal;
 mod reopen;
 #[path = "cli/replay.rs"]
 mod replay;
+#[path = "cli/report.rs"]
+mod report;
 #[path = "cli/retry.rs"]
 mod retry;
 #[path = "cli/reviewers.rs"]
@@ -191,6 +197,10 @@ enum Command {
     Reopen(reopen::Args),
     /// The files of a goal into a folder.
     Pull(pull::Args),
+    /// Where the dashboard shows a goal or ticket.
+    Open(open::Args),
+    /// A goal as one HTML file: plan, timeline, verdicts, costs, files.
+    Report(report::Args),
     /// A goal as one JSON document.
     Export(export::Args),
     /// What a goal's models were asked and answered, into one file.
@@ -211,6 +221,8 @@ enum Command {
     DeadLetters(dead_letters::Args),
     /// Whether the store's rules hold.
     Audit(audit::Args),
+    /// What a shell needs to complete commands.
+    Completions(completions::Args),
     /// Serve a scripted model, for demos and tests.
     #[command(
         after_help = "Example:\n  muster rehearsal --listen 127.0.0.1:8099 --script deploy/examples/demo.rehearsal.toml"
@@ -311,6 +323,9 @@ async fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliError> {
         Command::Retry(args) => retry::run(ctx, args).await,
         Command::Reopen(args) => reopen::run(ctx, args).await,
         Command::Pull(args) => pull::run(ctx, args).await,
+        Command::Open(args) => open::run(ctx, args).await,
+        Command::Report(args) => report::run(ctx, args).await,
+        Command::Completions(args) => completions::run(ctx, args),
         Command::Export(args) => export::run(ctx, args).await,
         Command::Record(args) => record::run(ctx, args).await,
         Command::Replay(args) => replay::run(ctx, args).await,

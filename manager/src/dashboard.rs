@@ -18,10 +18,12 @@ mod live;
 mod page;
 mod posted;
 mod preview;
+mod report;
 mod session;
 mod state;
 mod submit;
 mod ticket;
+mod timeline;
 mod verdict;
 mod wording;
 
@@ -62,6 +64,8 @@ pub(crate) fn before(api: Router, stop: CancellationToken) -> Router {
         .route("/goals/{goal}/head", get(goal::head))
         .route("/goals/{goal}/graph", get(goal::graph))
         .route("/goals/{goal}/events", get(goal::events))
+        .route("/goals/{goal}/timeline", get(timeline::show))
+        .route("/goals/{goal}/report", get(report::download))
         .route("/goals/{goal}/{act}", post(goal::act))
         .route("/goals/{goal}/answer", post(inbox::answer_goal))
         .route("/goals/{goal}/files/{*path}", get(file::of_goal))

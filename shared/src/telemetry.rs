@@ -18,6 +18,9 @@ use tracing_subscriber::{EnvFilter, Layer as _};
 /// Longest that a flush of spans may take at the end.
 const FLUSH_MAX: std::time::Duration = std::time::Duration::from_secs(3);
 
+/// Libraries that tell every step of theirs; whoever wants to read it names them in the filter.
+const QUIET: &str = "rust_sugiyama=warn";
+
 /// Telemetry cannot be set up as configured.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
@@ -47,7 +50,8 @@ impl Guard {
 /// # Errors
 /// [`TelemetryError`] naming the key of the configuration.
 pub fn init(name: &'static str, config: &config::Telemetry) -> Result<Guard, TelemetryError> {
-    let filter = EnvFilter::try_new(&config.log_filter).map_err(|e| TelemetryError::Filter(e.to_string()))?;
+    let filter = EnvFilter::try_new(format!("{QUIET},{}", config.log_filter))
+        .map_err(|e| TelemetryError::Filter(e.to_string()))?;
     let logs = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let logs = if config.log_format == "json" {
         logs.json().flatten_event(true).with_current_span(true).with_span_list(false).boxed()

@@ -90,6 +90,8 @@ pub enum Answer {
     Stall,
     /// The answer after a while.
     After(Duration, Box<Answer>),
+    /// The answer as soon as the test says so.
+    When(tokio::sync::watch::Receiver<bool>, Box<Answer>),
 }
 
 impl Answer {

@@ -6,7 +6,9 @@
     reason = "a failing test panics"
 )]
 
+mod api_fuzz;
 mod arguments;
+mod browser;
 mod canaries;
 mod caps;
 mod claims;

@@ -1,54 +1,24 @@
-//! A ticket's attempts as its goal's log tells them: who tried, how each ended, what was found, which files it made.
+//! Attempts at tickets: who tried, how each ended, what was found, which steps were taken, which files were made.
 
 use super::Api;
 use super::auth::{Caller, Reader};
 use super::error::{Answer, ApiError};
-use super::types::{Attempt, AttemptList, ChangedFile, ChangedFiles, StepList};
+use super::types::{Attempt, AttemptList, ChangedFile, ChangedFiles, GoalAttempts, StepList, TicketAttempts};
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::response::Response;
-use serde_json::Value;
 use shared::blob::BlobError;
-use shared::store::LogEvent;
-use shared::ticket::{Status, Ticket};
+use shared::ticket::Ticket;
 use shared::workspace::Overlay;
 
-/// Events looked at in one go.
-const PAGE: usize = 500;
 /// Largest step log that is read.
 const LOG_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 impl Api {
     /// Every attempt that the log still has, oldest first.
     async fn attempts_of(&self, ticket: &Ticket) -> Result<Vec<Attempt>, ApiError> {
-        let mut attempts: Vec<Attempt> = vec![];
-        let mut after = "0".to_owned();
-        loop {
-            let events = self.store.events(&ticket.goal, &after, PAGE).await?;
-            events.iter().filter(|e| e.ticket == ticket.task_id).for_each(|e| happened(&mut attempts, e));
-            match events.last() {
-                Some(last) if events.len() == PAGE => after.clone_from(&last.id),
-                Some(_) | None => break,
-            }
-        }
-        // A log is cut at its beginning: the numbers are counted from its end.
-        let first =
-            (ticket.attempts as usize).saturating_sub(attempts.iter().filter(|a| !a.by_person).count());
-        let mut number = first;
-        for attempt in &mut attempts {
-            number += usize::from(!attempt.by_person);
-            attempt.number = number;
-        }
-        // What the ticket itself knows of the last one that was handed in.
-        if let Some(last) = attempts.iter_mut().rev().find(|a| a.end == "completed") {
-            if last.overlay.is_empty() {
-                last.overlay.clone_from(&ticket.overlay_ref);
-            }
-            if last.steps.is_empty() {
-                last.steps = ticket.result["steps_ref"].as_str().unwrap_or_default().to_owned();
-            }
-        }
-        Ok(attempts)
+        let told = self.history(&ticket.goal).await?.of(&ticket.task_id);
+        Ok(counted(ticket, told.attempts))
     }
 
     async fn attempt(&self, caller: &Caller, id: &str, place: &str) -> Result<(Ticket, Attempt), ApiError> {
@@ -70,53 +40,45 @@ impl Api {
     }
 }
 
-/// Takes one event of the ticket into account.
-fn happened(attempts: &mut Vec<Attempt>, event: &LogEvent) {
-    let detail = || serde_json::from_str::<Value>(&event.detail).unwrap_or_default();
-    match event.event.as_str() {
-        "claimed" => {
-            attempts.push(Attempt { who: event.who.clone(), begun_at_ms: event.at_ms, ..Attempt::default() })
+/// With what the ticket itself knows of them.
+fn counted(ticket: &Ticket, mut attempts: Vec<Attempt>) -> Vec<Attempt> {
+    // A log is cut at its beginning: the numbers are counted from its end.
+    let first = (ticket.attempts as usize).saturating_sub(attempts.iter().filter(|a| !a.by_person).count());
+    let mut number = first;
+    for attempt in &mut attempts {
+        number += usize::from(!attempt.by_person);
+        attempt.number = number;
+    }
+    if let Some(last) = attempts.iter_mut().rev().find(|a| a.end == "completed") {
+        if last.overlay.is_empty() {
+            last.overlay.clone_from(&ticket.overlay_ref);
         }
-        "person_delivers" => attempts.push(Attempt {
-            who: event.who.clone(),
-            begun_at_ms: event.at_ms,
-            ended_at_ms: event.at_ms,
-            end: "completed".into(),
-            by_person: true,
-            ..Attempt::default()
-        }),
-        word => {
-            let Some(last) = attempts.last_mut() else { return };
-            match word {
-                "model_call" => {
-                    let record = detail();
-                    let number = |key: &str| record[key].as_u64().unwrap_or(0);
-                    last.model_calls += 1;
-                    last.input_tokens += number("input_tokens");
-                    last.output_tokens += number("output_tokens");
-                    last.microusd += number("microusd");
-                }
-                "review_claimed" => last.reviewer.clone_from(&event.who),
-                "accepted" | "rejected" => {
-                    last.decided = word.into();
-                    last.decided_at_ms = event.at_ms;
-                    last.verdict = serde_json::from_str(&event.detail).ok();
-                }
-                _ if event.from == Status::Running.as_str() && event.to != event.from => {
-                    let made = detail();
-                    let text = |key: &str| made[key].as_str().unwrap_or_default().to_owned();
-                    last.ended_at_ms = event.at_ms;
-                    last.end = word.into();
-                    if word == "completed" {
-                        (last.overlay, last.steps) = (text("overlay"), text("steps"));
-                    } else {
-                        last.detail.clone_from(&event.detail);
-                    }
-                }
-                _ => {}
-            }
+        if last.steps.is_empty() {
+            last.steps = ticket.result["steps_ref"].as_str().unwrap_or_default().to_owned();
         }
     }
+    attempts
+}
+
+/// `GET /v1/goals/{goal}/attempts`: of all its tickets, in plan order.
+pub(super) async fn of_goal(
+    State(api): State<Api>,
+    Reader(caller): Reader,
+    Path(goal): Path<String>,
+) -> Answer<GoalAttempts> {
+    api.goal_for(&caller, &goal).await?;
+    let tickets = api.store.all_tickets(&goal).await?;
+    let history = api.history(&goal).await?;
+    let of = |ticket: &Ticket| {
+        let told = history.of(&ticket.task_id);
+        TicketAttempts {
+            ticket: ticket.task_id.clone(),
+            key: ticket.key.clone(),
+            attempts: counted(ticket, told.attempts),
+            waits: told.waits,
+        }
+    };
+    Ok(Json(GoalAttempts { tickets: tickets.iter().map(of).collect() }))
 }
 
 /// `GET /v1/tickets/{ticket}/attempts`
@@ -182,48 +144,4 @@ pub(super) async fn file(
     let entry = overlay.files.get(&path).and_then(|c| c.entry.as_ref());
     let entry = entry.ok_or_else(|| ApiError::not_found("file", &path))?;
     api.blob_as_data(&ticket.goal, &entry.hash, &path, entry.size_bytes).await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn event(word: &str, from: &str, to: &str, who: &str, detail: &Value) -> LogEvent {
-        let detail = if detail.is_null() { String::new() } else { detail.to_string() };
-        serde_json::from_value(
-            json!({"id": "1-0", "at_ms": 7, "event": word, "ticket": "t", "from": from, "to": to,
-            "who": who, "detail": detail}),
-        )
-        .unwrap()
-    }
-
-    #[test]
-    fn the_log_tells_every_attempt_with_its_verdict_files_and_cost() {
-        let item = json!({"item": "rows", "pass": false, "reason": "2 of 3", "evidence": "data/a.csv:1-2", "by_code": true});
-        let log = [
-            event("claimed", "pending", "running", "w1", &Value::Null),
-            event("lease_lost", "running", "pending", "sweeper", &Value::Null),
-            event("claimed", "pending", "running", "w2", &Value::Null),
-            event("model_call", "", "", "", &json!({"input_tokens": 5, "output_tokens": 2, "microusd": 9})),
-            event("progress", "running", "running", "w2", &Value::Null),
-            event("completed", "running", "reviewing", "w2", &json!({"overlay": "aa", "steps": "bb"})),
-            event("review_claimed", "reviewing", "reviewing", "r1", &Value::Null),
-            event("rejected", "reviewing", "rejected", "r1", &json!({"items": [item]})),
-            event("person_delivers", "needs_human", "reviewing", "jo", &Value::Null),
-        ];
-        let mut attempts = vec![];
-        log.iter().for_each(|e| happened(&mut attempts, e));
-        assert_eq!(attempts.len(), 3);
-        assert_eq!((attempts[0].end.as_str(), attempts[0].who.as_str()), ("lease_lost", "w1"));
-        let second = &attempts[1];
-        assert_eq!(
-            (second.overlay.as_str(), second.steps.as_str(), second.end.as_str()),
-            ("aa", "bb", "completed")
-        );
-        assert_eq!((second.model_calls, second.input_tokens, second.microusd), (1, 5, 9));
-        assert_eq!((second.decided.as_str(), second.reviewer.as_str()), ("rejected", "r1"));
-        assert_eq!(second.verdict.as_ref().map(|v| v.passes()), Some(false));
-        assert!(attempts[2].by_person && attempts[2].end == "completed");
-    }
 }

@@ -3,6 +3,7 @@
 use super::Api;
 use super::auth::Reader;
 use super::error::{Answer, ApiError};
+use super::events::{is_position, no_position};
 use super::types::CallShown;
 use axum::Json;
 use axum::extract::{Path, Query, State};
@@ -36,6 +37,9 @@ pub(super) async fn show(
     Path((goal, call)): Path<(String, String)>,
     Query(from): Query<From>,
 ) -> Answer<CallShown> {
+    if !is_position(&from.after) {
+        return Err(no_position());
+    }
     api.goal_for(&caller, &goal).await?;
     let none = || ApiError::not_found("call", &call).hint("`muster logs GOAL --calls` lists them");
     if call.is_empty() {

@@ -48,7 +48,7 @@ pub(super) async fn events(
     let after = if resumed.is_empty() { query.after.as_str() } else { resumed };
     let after = if after.is_empty() { "0" } else { after };
     if !is_position(after) {
-        return Err(ApiError::bad("after", "this is not a position in an event log; 0 is its beginning"));
+        return Err(no_position());
     }
     // The state before the events: when it is terminal, what was read after it is everything.
     let state = api.goal_for(&caller, &goal).await?.state;
@@ -64,9 +64,13 @@ pub(super) async fn events(
 }
 
 /// A stream id of Redis: milliseconds, perhaps `-` and a number.
-fn is_position(text: &str) -> bool {
-    let number = |t: &str| !t.is_empty() && t.len() <= 20 && t.bytes().all(|b| b.is_ascii_digit());
+pub(super) fn is_position(text: &str) -> bool {
+    let number = |t: &str| t.bytes().all(|b| b.is_ascii_digit()) && t.parse::<u64>().is_ok();
     text.split_once('-').map_or_else(|| number(text), |(ms, n)| number(ms) && number(n))
+}
+
+pub(super) fn no_position() -> ApiError {
+    ApiError::bad("after", "this is not a position in an event log; 0 is its beginning")
 }
 
 struct Follower {
@@ -148,7 +152,7 @@ mod tests {
     #[test]
     fn positions_are_stream_ids() {
         assert!(is_position("0") && is_position("1700000000000-3"));
-        for wrong in ["", "-", "1-", "$", "+", "1-2-3", "x"] {
+        for wrong in ["", "-", "1-", "$", "+", "+1", "1-2-3", "x", "null", "18446744073709551616"] {
             assert!(!is_position(wrong), "{wrong}");
         }
     }

@@ -337,6 +337,8 @@ pub(crate) struct Attempt {
     /// What was said when it did not complete.
     pub(crate) detail: String,
     pub(crate) reviewer: String,
+    /// 0: no review has begun.
+    pub(crate) review_begun_at_ms: u64,
     /// `accepted`, `rejected`, or empty.
     pub(crate) decided: String,
     pub(crate) decided_at_ms: u64,
@@ -356,6 +358,31 @@ pub(crate) struct Attempt {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct AttemptList {
     pub(crate) attempts: Vec<Attempt>,
+}
+
+/// Answer to `GET /v1/goals/{goal}/attempts`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct GoalAttempts {
+    pub(crate) tickets: Vec<TicketAttempts>,
+}
+
+/// All that was tried at a ticket, and when a person was waited for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct TicketAttempts {
+    pub(crate) ticket: String,
+    pub(crate) key: String,
+    pub(crate) attempts: Vec<Attempt>,
+    pub(crate) waits: Vec<Wait>,
+}
+
+/// A ticket waited for a person.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Wait {
+    /// `needs_human` or `awaiting_approval`.
+    pub(crate) state: String,
+    pub(crate) begun_at_ms: u64,
+    /// 0: it still does.
+    pub(crate) ended_at_ms: u64,
 }
 
 /// Answer to `GET /v1/tickets/{ticket}/attempts/{place}/steps`.

@@ -13,8 +13,11 @@ struct Asset {
     text: &'static str,
 }
 
+/// The style of the pages, and of a report.
+pub(super) const STYLE: &str = include_str!("assets/style.css");
+
 const ASSETS: [Asset; 3] = [
-    Asset { name: "style.css", mime: "text/css; charset=utf-8", text: include_str!("assets/style.css") },
+    Asset { name: "style.css", mime: "text/css; charset=utf-8", text: STYLE },
     Asset { name: "live.js", mime: "text/javascript; charset=utf-8", text: include_str!("assets/live.js") },
     Asset { name: "icon.svg", mime: "image/svg+xml", text: include_str!("assets/icon.svg") },
 ];

@@ -4,7 +4,7 @@ use super::desk::{Fault, path_of};
 use super::page::{Place, page};
 use super::session::Session;
 use super::state::badge;
-use super::wording::{bytes, counted, grouped, line, span};
+use super::wording::{ago, bytes, counted, grouped, line, span};
 use super::{Dashboard, difference, ticket, verdict};
 use crate::api::types::{AttemptList, ChangedFile, ChangedFiles, StepList};
 use axum::extract::{Path, State};
@@ -36,9 +36,9 @@ pub(super) async fn show(
     let main = html! {
         p { a href=(format!("/tickets/{id}")) { "Ticket " (of.key) } }
         h1 { (title) " " (badge(ticket::outcome(attempt))) }
-        (ticket::facts(attempt))
+        (ticket::facts(attempt, &ago(attempt.begun_at_ms)))
         @if !attempt.detail.is_empty() { p.text { (attempt.detail) } }
-        @if let Some(found) = &attempt.verdict { h2 { "Verdict" } (verdict::drawn(&id, place, found)) }
+        @if let Some(found) = &attempt.verdict { h2 { "Verdict" } (verdict::drawn(found, &verdict::in_attempt(&id, place))) }
         @if let Some(report) = report { h2 id="report" { "Report" } p.text { (report) } }
         h2 { "Files" }
         (files_of(&id, place, &files.files))

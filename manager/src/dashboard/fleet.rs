@@ -7,12 +7,12 @@ use super::session::Session;
 use super::state::{badge, word};
 use super::wording::{ago, bytes, counted, dollars, grouped, span};
 use super::{Dashboard, live};
-use crate::api::types::{Ack, DeadLetters, Fleet, Requeue, Requeued, Stats, Words};
+use crate::api::types::{Ack, DeadLetters, Fleet, Requeue, Requeued, Stats, TenantList, Words};
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use maud::{Markup, html};
-use shared::store::Consumer;
+use shared::store::{Consumer, TenantBook};
 
 /// Dead letters that are shown.
 const LETTERS_MAX: usize = 50;
@@ -34,6 +34,7 @@ pub(super) async fn live(State(dashboard): State<Dashboard>, session: Session) -
 async fn drawn(dashboard: &Dashboard, session: &Session) -> Result<Markup, Fault> {
     let fleet: Fleet = dashboard.desk.get(session, "/v1/fleet").await?;
     let stats: Stats = dashboard.desk.get(session, "/v1/stats").await?;
+    let tenants: TenantList = dashboard.desk.get(session, "/v1/tenants").await?;
     let letters = match dashboard.desk.get::<DeadLetters>(session, "/v1/dead-letters").await {
         Ok(letters) => Some(letters),
         // Only who may everything sees them; the rest of the page is for every reader.
@@ -84,6 +85,10 @@ async fn drawn(dashboard: &Dashboard, session: &Session) -> Result<Markup, Fault
                 html! { (grouped(u.input_tokens)) }, html! { (grouped(u.output_tokens)) }, html! { (dollars(u.microusd)) },
             ]).collect::<Vec<_>>()))
         }
+        @if !tenants.tenants.is_empty() {
+            h2 { "Budgets" }
+            (table("Budgets", &["tenant", "spent", "held", "budget", "until", "calls under way"], &tenants.tenants.iter().map(book).collect::<Vec<_>>()))
+        }
         h2 { "Dead letters" }
         @match &letters {
             None => { p { (counted(stats.gauges.dead_letters, "dead letter")) ". A token with the scope admin sees them." } }
@@ -99,6 +104,25 @@ async fn drawn(dashboard: &Dashboard, session: &Session) -> Result<Markup, Fault
             }
         }
     })
+}
+
+/// What a tenant has spent in its period, and may.
+fn book(of: &TenantBook) -> Vec<Markup> {
+    let amount = |tokens: u64, microusd: u64| format!("{} tokens, {}", grouped(tokens), dollars(microusd));
+    let budget = match (of.budget_tokens, of.budget_microusd) {
+        (0, 0) => "no limit".to_owned(),
+        (tokens, 0) => format!("{} tokens", grouped(tokens)),
+        (0, microusd) => dollars(microusd),
+        (tokens, microusd) => amount(tokens, microusd),
+    };
+    vec![
+        html! { (of.tenant) },
+        html! { (amount(of.spent_tokens, of.spent_microusd)) },
+        html! { (amount(of.reserved_tokens, of.reserved_microusd)) },
+        html! { (budget) },
+        html! { "the " (of.period) " ends in " (span(of.ends_in_ms / 60_000 * 60_000)) },
+        html! { (grouped(of.in_flight)) },
+    ]
 }
 
 fn consumer(session: &Session, of: &Consumer, steers: bool) -> Vec<Markup> {
@@ -127,12 +151,19 @@ fn consumer(session: &Session, of: &Consumer, steers: bool) -> Vec<Markup> {
     ]
 }
 
+/// A table that is one of cards on a phone. Roles are said again, because a table that is shown as blocks loses them.
 fn table(name: &str, heads: &[&str], rows: &[Vec<Markup>]) -> Markup {
     html! {
         div.scroll role="region" aria-label=(name) tabindex="0" {
-            table {
-                thead { tr { @for head in heads { @if head.is_empty() { td {} } @else { th scope="col" { (head) } } } } }
-                tbody { @for row in rows { tr { @for cell in row { td { (cell) } } } } }
+            table.cards role="table" {
+                thead role="rowgroup" { tr role="row" {
+                    @for head in heads { th scope="col" role="columnheader" { @if head.is_empty() { span.hidden { "what can be done" } } @else { (head) } } }
+                } }
+                tbody role="rowgroup" {
+                    @for row in rows { tr role="row" {
+                        @for (cell, head) in row.iter().zip(heads) { td role="cell" data-head=[Some(head).filter(|h| !h.is_empty())] { div { (cell) } } }
+                    } }
+                }
             }
         }
     }

@@ -36,6 +36,10 @@ pub(super) async fn show(
             }
             div data-head { (head_of(&goal)) }
             (acts(&session, &goal))
+            p.facts {
+                a href=(format!("/goals/{}/timeline", goal.id)) { "Timeline" }
+                a href=(format!("/goals/{}/report", goal.id)) download { "Report as one file" }
+            }
             h2 { "Plan" }
             div data-graph { (plan(&dashboard, &tickets.tickets).await) }
             h2 id="files" { "Files" }
@@ -140,7 +144,7 @@ fn spent(goal: &Goal) -> String {
 async fn plan(dashboard: &Dashboard, tickets: &[Ticket]) -> Markup {
     html! {
         a.skip.inside href="#tickets" { "Past the drawing" }
-        (graph::drawn(&dashboard.layouts, tickets).await)
+        (graph::drawn(&dashboard.layouts, tickets, &graph::page).await)
         h2 id="tickets" tabindex="-1" { "Tickets" }
         ul.tickets { @for ticket in tickets { (row(ticket)) } }
     }

@@ -16,9 +16,14 @@ use std::collections::HashMap;
 const MARGIN: f64 = 8.0;
 /// Characters of a label that fit.
 const LABEL_CHARS: usize = 20;
+/// The same below it, in smaller letters.
+const WHO_CHARS: usize = 26;
+
+/// Where a ticket's box leads.
+pub(super) type Link = dyn Fn(&Ticket) -> String + Send + Sync;
 
 /// The drawing, or a sentence when the plan is too tangled for one; the list of tickets says the same in words.
-pub(super) async fn drawn(layouts: &Layouts, tickets: &[Ticket]) -> Markup {
+pub(super) async fn drawn(layouts: &Layouts, tickets: &[Ticket], link: &Link) -> Markup {
     if tickets.is_empty() {
         return html! { p { "There is no plan yet." } };
     }
@@ -28,8 +33,13 @@ pub(super) async fn drawn(layouts: &Layouts, tickets: &[Ticket]) -> Markup {
     };
     let critical = critical::path(tickets, &edges);
     html! {
-        div.graph role="region" aria-label="Plan as a drawing" tabindex="0" { (svg(tickets, &edges, &layout, &critical)) }
+        div.graph role="region" aria-label="Plan as a drawing" tabindex="0" { (svg(tickets, &edges, &layout, &critical, link)) }
     }
+}
+
+/// To its page.
+pub(super) fn page(ticket: &Ticket) -> String {
+    format!("/tickets/{}", ticket.task_id)
 }
 
 /// Needs that are in the list, as indices: need first.
@@ -39,7 +49,7 @@ fn edges(tickets: &[Ticket]) -> Vec<(u32, u32)> {
     needs.filter_map(|(need, i)| Some((*index.get(need.as_str())?, i))).collect()
 }
 
-fn svg(tickets: &[Ticket], edges: &[(u32, u32)], layout: &Layout, critical: &[bool]) -> Markup {
+fn svg(tickets: &[Ticket], edges: &[(u32, u32)], layout: &Layout, critical: &[bool], link: &Link) -> Markup {
     let (width, height) = (layout.width + 2.0 * MARGIN, layout.height + 2.0 * MARGIN);
     let at = |i: u32| layout.places.get(i as usize).copied().unwrap_or_default();
     let on = |i: u32| critical.get(i as usize).copied().unwrap_or_default();
@@ -49,30 +59,30 @@ fn svg(tickets: &[Ticket], edges: &[(u32, u32)], layout: &Layout, critical: &[bo
                 @for &(from, to) in edges {
                     path.edge.critical[on(from) && on(to)] d=(curve(at(from), at(to))) {}
                 }
-                @for (i, ticket) in (0u32..).zip(tickets) { (node(ticket, at(i), on(i))) }
+                @for (i, ticket) in (0u32..).zip(tickets) { (node(ticket, at(i), on(i), link)) }
             }
         }
     }
 }
 
-fn node(ticket: &Ticket, (x, y): (f64, f64), critical: bool) -> Markup {
+fn node(ticket: &Ticket, (x, y): (f64, f64), critical: bool, link: &Link) -> Markup {
     let state = ticket.status.as_str();
     html! {
-        a.node.critical[critical] href=(format!("/tickets/{}", ticket.task_id)) data-ticket=(ticket.task_id) data-state=(state)
-            data-key=(ticket.key) aria-label=(label(ticket)) transform=(format!("translate({} {})", px(x), px(y))) {
+        a.node.critical[critical] href=(link(ticket)) data-ticket=(ticket.task_id) data-state=(state)
+            data-key=(ticket.key) transform=(format!("translate({} {})", px(x), px(y))) {
             rect width=(px(WIDTH)) height=(px(HEIGHT)) rx="6" {}
             svg.shape x="10" y="13" width="18" height="18" viewBox="0 0 16 16" aria-hidden="true" { use href=(format!("#s-{state}")) {} }
-            text x="38" y="19" { (cut(&ticket.key)) }
-            text.who x="38" y="35" { (cut(who(ticket))) }
+            text x="38" y="19" { (cut(&ticket.key)) " " }
+            text.who x="38" y="35" { (label(ticket)) }
         }
     }
 }
 
-/// What a screen reader says of a ticket; the script says it the same way.
+/// Its state, and who has it; the script says it the same way.
 fn label(ticket: &Ticket) -> String {
     let who = who(ticket);
-    let by = if who.is_empty() { String::new() } else { format!(", {who}") };
-    format!("{}: {}{by}", ticket.key, word(ticket.status.as_str()))
+    let state = word(ticket.status.as_str());
+    super::wording::line(&if who.is_empty() { state } else { format!("{state}, {who}") }, WHO_CHARS)
 }
 
 /// Who has it in hand just now.
@@ -141,8 +151,8 @@ mod tests {
             ticket("b", &["a", "gone"], Status::Running),
             ticket("alone <script>", &[], Status::Failed),
         ];
-        let text = drawn(&Layouts::default(), &tickets).await.into_string();
-        assert!(text.contains(r#"aria-label="b: running, worker-1""#), "{text}");
+        let text = drawn(&Layouts::default(), &tickets, &page).await.into_string();
+        assert!(text.contains(">running, worker-1</text>"), "{text}");
         assert!(text.contains(r##"href="#s-done""##) && text.contains(r#"data-state="failed""#), "{text}");
         assert_eq!(text.matches("class=\"edge").count(), 1, "{text}");
         assert!(!text.contains("<script>"), "{text}");
@@ -158,7 +168,7 @@ mod tests {
                 ticket(&i.to_string(), &needs, Status::Blocked)
             })
             .collect();
-        let text = drawn(&Layouts::default(), &all).await.into_string();
+        let text = drawn(&Layouts::default(), &all, &page).await.into_string();
         assert_eq!(text.matches("data-ticket=").count(), 1000);
     }
 }

@@ -59,6 +59,11 @@ impl Base {
         Self { files: files.into(), raw: raw.into(), folder: folder.into() }
     }
 
+    /// Of a file in a document that holds all files of its goal, each under its own path.
+    pub(super) fn within(path: &str) -> Self {
+        Self::new("#", "", path)
+    }
+
     /// A path relative to the document as a path of the workspace; `None` for what leads out of it or elsewhere.
     fn inside(&self, link: &str) -> Option<String> {
         let path = link.split(['#', '?']).next().unwrap_or_default();
@@ -162,12 +167,12 @@ pub(super) fn markdown(text: &str, base: &Base) -> Markup {
             Event::Start(Tag::Link { link_type, dest_url: to.unwrap_or(dest_url), title, id })
         }
         Event::Start(Tag::Image { link_type, dest_url, title, id }) => match base.inside(&dest_url) {
-            Some(path) => {
+            Some(path) if !base.raw.is_empty() => {
                 let dest_url = CowStr::from(format!("{}/{path}", base.raw));
                 Event::Start(Tag::Image { link_type, dest_url, title, id })
             }
             // A picture from elsewhere would tell who looks: its address as text.
-            None => {
+            _ => {
                 picture = true;
                 Event::Text(CowStr::from(format!("[picture {dest_url}] ")))
             }
@@ -271,6 +276,9 @@ mod tests {
                 && text.contains("href=\"/goals/g/files/data/a.csv\""),
             "{text}"
         );
+        let one = markdown("![c](chart.svg) [t](../data/a.csv)", &Base::within("outputs/report.md"));
+        assert!(one.clone().into_string().contains("href=\"#/data/a.csv\""), "{one:?}");
+        assert!(one.into_string().contains("[picture chart.svg]"));
         assert_eq!(base().inside("../../../etc/passwd"), None);
         assert_eq!(base().inside("javascript:alert(1)"), None);
         assert_eq!(base().inside("./a/../b.md#x").as_deref(), Some("outputs/b.md"));

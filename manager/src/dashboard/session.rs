@@ -51,10 +51,13 @@ impl FromRequestParts<Dashboard> for Session {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, _: &Dashboard) -> Result<Self, Response> {
+        // A program sends its token as to the API; another site's page cannot.
+        let bearer =
+            parts.headers.get(header::AUTHORIZATION).and_then(|v| v.to_str().ok()?.strip_prefix("Bearer "));
         let cookies = parts.headers.get_all(header::COOKIE).iter().filter_map(|v| v.to_str().ok());
         let token =
             cookies.flat_map(|v| v.split(';')).find_map(|c| c.trim().strip_prefix(COOKIE)?.strip_prefix('='));
-        token.and_then(Self::of).ok_or_else(|| {
+        bearer.or(token).and_then(Self::of).ok_or_else(|| {
             let back = parts.uri.path_and_query().map_or("/goals", |p| p.as_str());
             let is_page = parts.method == axum::http::Method::GET;
             let to = if is_page { format!("/login?next={}", desk::query_of(back)) } else { "/login".into() };

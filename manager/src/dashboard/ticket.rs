@@ -6,7 +6,7 @@ use super::posted::{Posted, proof};
 use super::session::Session;
 use super::state::{badge, word};
 use super::wording::{ago, counted, dollars, grouped, line, span, until};
-use super::{Dashboard, inbox, verdict};
+use super::{Dashboard, graph, inbox, verdict};
 use crate::api::types::{Ack, Attempt, AttemptList, Inbox, TicketList, Words};
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Redirect, Response};
@@ -34,7 +34,7 @@ pub(super) async fn show(
             (badge(ticket.status.as_str()))
             span { (counted(ticket.attempts.into(), "attempt")) ", " (counted(ticket.reviews.into(), "review")) }
             span { (grouped(ticket.spent_tokens)) " tokens, " (dollars(ticket.spent_microusd)) }
-            @if !ticket.assignee.is_empty() { span { "with " (ticket.assignee) } }
+            @if !graph::who(&ticket).is_empty() { span { "with " (ticket.assignee) } }
             span { "changed " (ago(ticket.updated_at_ms)) }
             @if ticket.due_at_ms > 0 && !ticket.status.is_terminal() { span { "due " (until(ticket.due_at_ms, "now")) } }
         }
@@ -87,9 +87,9 @@ fn drawn(ticket: &Ticket, place: usize, attempt: &Attempt) -> Markup {
     html! {
         section.attempt aria-label=(name(attempt)) {
             h3 { a href=(format!("/tickets/{}/attempts/{place}", ticket.task_id)) { (name(attempt)) } " " (badge(state)) }
-            (facts(attempt))
+            (facts(attempt, &ago(attempt.begun_at_ms)))
             @if !attempt.detail.is_empty() { p.text { (line(&attempt.detail, 500)) } }
-            @if let Some(found) = &attempt.verdict { (verdict::drawn(&ticket.task_id, place, found)) }
+            @if let Some(found) = &attempt.verdict { (verdict::drawn(found, &verdict::in_attempt(&ticket.task_id, place))) }
         }
     }
 }
@@ -116,11 +116,12 @@ pub(super) fn outcome(attempt: &Attempt) -> &'static str {
     }
 }
 
-pub(super) fn facts(attempt: &Attempt) -> Markup {
+/// `begun` is when, in the words that fit where it is read.
+pub(super) fn facts(attempt: &Attempt, begun: &Markup) -> Markup {
     html! {
         p.facts {
             @if !attempt.by_person { span { "by " (attempt.who) } }
-            span { (ago(attempt.begun_at_ms)) }
+            span { (begun) }
             @if attempt.ended_at_ms > attempt.begun_at_ms { span { "took " (span(attempt.ended_at_ms - attempt.begun_at_ms)) } }
             @if !attempt.end.is_empty() && attempt.end != "completed" { span { (word(&attempt.end)) } }
             @if !attempt.reviewer.is_empty() { span { "reviewed by " (attempt.reviewer) } }

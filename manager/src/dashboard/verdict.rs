@@ -4,8 +4,8 @@ use super::desk::path_of;
 use maud::{Markup, html};
 use shared::ticket::Verdict;
 
-/// The items; those that failed first.
-pub(super) fn drawn(ticket: &str, place: usize, verdict: &Verdict) -> Markup {
+/// The items; those that failed first. `link` says where a pointer of the evidence leads.
+pub(super) fn drawn(verdict: &Verdict, link: &dyn Fn(&str) -> Option<String>) -> Markup {
     let mut items: Vec<_> = verdict.items.iter().collect();
     items.sort_by_key(|item| item.pass);
     html! {
@@ -17,7 +17,7 @@ pub(super) fn drawn(ticket: &str, place: usize, verdict: &Verdict) -> Markup {
                         p { strong { @if item.pass { "Holds: " } @else { "Fails: " } } span.text { (item.item) } }
                         p.text { (item.reason) }
                         p.help { @if item.by_code { "by code" } @else { "by a reviewer's model" }
-                            @if !item.evidence.is_empty() { ", evidence: " (evidence(ticket, place, &item.evidence)) } }
+                            @if !item.evidence.is_empty() { ", evidence: " (evidence(&item.evidence, link)) } }
                     }
                 }
             }
@@ -25,13 +25,18 @@ pub(super) fn drawn(ticket: &str, place: usize, verdict: &Verdict) -> Markup {
     }
 }
 
-/// Each pointer as a link to its place in this attempt.
-fn evidence(ticket: &str, place: usize, text: &str) -> Markup {
+/// Where a pointer leads to a place in this attempt.
+pub(super) fn in_attempt(ticket: &str, place: usize) -> impl Fn(&str) -> Option<String> {
     let base = format!("/tickets/{ticket}/attempts/{place}");
+    move |pointer| target(pointer).map(|to| format!("{base}{to}"))
+}
+
+/// Each pointer as a link, where there is one.
+fn evidence(text: &str, link: &dyn Fn(&str) -> Option<String>) -> Markup {
     html! {
         @for (n, pointer) in text.split([';', ',']).map(|p| p.trim().trim_matches('`')).filter(|p| !p.is_empty()).enumerate() {
             @if n > 0 { ", " }
-            @if let Some(to) = target(pointer) { a href=(format!("{base}{to}")) { (pointer) } } @else { (pointer) }
+            @if let Some(to) = link(pointer) { a href=(to) { (pointer) } } @else { (pointer) }
         }
     }
 }
@@ -86,7 +91,8 @@ mod tests {
             by_code: pass,
         };
         let text =
-            drawn("t", 2, &Verdict { items: vec![item("one", true), item("two", false)] }).into_string();
+            drawn(&Verdict { items: vec![item("one", true), item("two", false)] }, &in_attempt("t", 2))
+                .into_string();
         assert!(text.find("two").unwrap() < text.find("one").unwrap(), "{text}");
         assert!(
             text.contains("/tickets/t/attempts/2/files/a.md?lines=1-2#L1") && text.contains("#step-3"),

@@ -84,6 +84,12 @@ impl Api {
         self.send(self.client.post(format!("{}{path}", self.base)).json(body)).await
     }
 
+    /// # Errors
+    /// [`Refused`], or no answer.
+    pub async fn delete(&self, path: &str) -> Result<Value> {
+        self.send(self.client.delete(format!("{}{path}", self.base))).await
+    }
+
     /// The refusal of a request that must be refused.
     ///
     /// # Errors

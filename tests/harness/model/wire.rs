@@ -16,6 +16,11 @@ pub(super) async fn respond(asked: &Asked, answer: Answer) -> Response {
             tokio::time::sleep(time).await;
             Box::pin(respond(asked, *then)).await
         }
+        Answer::When(mut go, then) => {
+            // A test that has ended says nothing more.
+            let _ = go.wait_for(|go| *go).await;
+            Box::pin(respond(asked, *then)).await
+        }
         Answer::Raw { status, headers, body } => {
             let mut response = Response::builder().status(StatusCode::from_u16(status).unwrap_or_default());
             for (name, value) in headers {

@@ -70,10 +70,11 @@
     e.dataset.state = state;
     e.querySelector("use")?.setAttribute("href", `#s-${state}`);
     const text = e.querySelector(".who");
-    if (text) text.textContent = e.tagName === "a" ? who.slice(0, 20) : who;
+    const label = who ? `${word(state)}, ${who}` : word(state);
+    // In the drawing there is room for so much; its words are what a screen reader says.
+    if (text) text.textContent = e.tagName !== "a" ? who : label.length > 26 ? `${label.slice(0, 25)}…` : label;
     const badge = e.querySelector(".badge");
     if (badge) { badge.dataset.state = state; badge.querySelector(".word").textContent = word(state); }
-    if (e.tagName === "a") e.setAttribute("aria-label", `${e.dataset.key}: ${word(state)}${who ? `, ${who}` : ""}`);
   };
 
   // Many events of one moment are drawn once.
