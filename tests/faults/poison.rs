@@ -1,12 +1,15 @@
 //! Bytes in the lists that are no deliveries, keys of the wrong type: kept, named, and the tickets go on.
 
 use harness::desk::{Desk, Planned, WORK, expect, independent, spec};
+use harness::fleet::Fleet;
 use harness::scale::scale;
+use harness::script::slow;
 use harness::wait;
+use serde_json::json;
 use shared::codec;
 use shared::message::{Delivery, Kind};
 use shared::store::{Claim, Written};
-use shared::ticket::{FailClass, ReviewPolicy};
+use shared::ticket::{FailClass, ReviewPolicy, Status};
 
 const KEY: &str = "muster:{s0}:";
 
@@ -229,4 +232,41 @@ async fn recovers(scene: &Scene) -> anyhow::Result<()> {
     let left = desk.store.audit_goal(&scene.plan.goal).await?;
     anyhow::ensure!(left.is_empty(), "{left:?}");
     Ok(())
+}
+
+#[tokio::test]
+async fn a_ticket_whose_hash_is_broken_costs_no_neighbour_its_lease() {
+    let fleet = Fleet::plan()
+        .workers(1)
+        .env("WORKER__SLOTS", "4")
+        .lease(|lease| {
+            lease.lease_ms = 2_000;
+            lease.renew_ms = 500;
+        })
+        .start()
+        .await
+        .unwrap();
+    let api = fleet.api();
+    // Longer than a lease: without renewal they are lost.
+    let tickets: Vec<_> = (0..4).map(|n| slow(&format!("t{n}"), &[], 5.0)).collect();
+    let goal = api.submit_plan("one of four is broken", &json!(tickets)).await.unwrap();
+    let all_run = async || {
+        let tickets = api.tickets(&goal).await?;
+        Ok((tickets.iter().filter(|t| t.status == Status::Running).count() == 4).then_some(tickets))
+    };
+    let running = wait::until("all four run", scale().patience(), all_run).await.unwrap();
+    let broken = format!("{KEY}t:{}", running[0].task_id);
+    let mut connection = fleet.redis.connection().await.unwrap();
+    let () = redis::cmd("SET").arg(&broken).arg("not a hash").query_async(&mut connection).await.unwrap();
+
+    let store = fleet.store().await.unwrap();
+    for ticket in &running[1..] {
+        let done = async || {
+            let ticket = store.ticket(&ticket.task_id).await?.expect("it is there");
+            Ok((ticket.status == Status::Done).then_some(ticket))
+        };
+        let ended = wait::until("a neighbour is done", scale().patience(), done).await.unwrap();
+        assert_eq!((ended.attempts, ended.counters.losses), (1, 0), "{ended:?}");
+    }
+    fleet.no_panics().unwrap();
 }

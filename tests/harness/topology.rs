@@ -60,6 +60,9 @@ impl Cluster {
     }
 }
 
+/// How often a master is killed until its replica is promoted.
+const FLIP_TRIES: usize = 3;
+
 /// A master, its replica and a sentinel that promotes it.
 pub struct Sentinel {
     pub master: Redis,
@@ -141,14 +144,25 @@ impl Sentinel {
     /// # Errors
     /// When the sentinel promotes nobody in time, or the old master does not follow.
     pub async fn flip(&mut self) -> Result<()> {
-        self.master.kill();
         // A sentinel that saw its clock jump acts on nothing for 30 s.
         let patience = scale().patience() + std::time::Duration::from_secs(60);
-        wait::until("the replica is promoted", patience, async || {
-            let info: String = self.replica.query(&["INFO", "replication"]).await?;
-            Ok(info.contains("role:master").then_some(()))
-        })
-        .await?;
+        let mut promoted = Ok(());
+        for _ in 0..FLIP_TRIES {
+            self.master.kill();
+            promoted = wait::until("the replica is promoted", patience, async || {
+                let info: String = self.replica.query(&["INFO", "replication"]).await?;
+                Ok(info.contains("role:master").then_some(()))
+            })
+            .await;
+            if promoted.is_ok() {
+                break;
+            }
+            // A sentinel that was not scheduled for some seconds takes the replica for too far behind, for good: the master
+            // comes back, as a supervisor would have it, and dies again.
+            self.master.restart().await?;
+            self.caught_up().await?;
+        }
+        promoted?;
         std::mem::swap(&mut self.master, &mut self.replica);
         self.replica.restart().await?;
         let port = self.master.port().to_string();

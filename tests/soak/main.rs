@@ -157,12 +157,12 @@ async fn soak(options: &Options) -> Result<Report> {
         calm.cancel();
         ended
     };
-    let (goals, kills, flips) = tokio::join!(
+    // Without a master nothing ends: whatever fails first is said at once.
+    let (goals, mut kills, flips) = tokio::try_join!(
         loading,
         storm::kills(&mut fleet, &mut memory, &store, options, &calm),
         storm::flips(&mut servers, options, &calm),
-    );
-    let (goals, mut kills, flips) = (goals?, kills?, flips?);
+    )?;
     // Nobody kills any more; what was killed last comes back.
     let back = wait::until("all programs are ready", Duration::from_secs(90), async || {
         storm::supervise(&mut fleet, &mut kills)?;

@@ -1,7 +1,8 @@
 //! Group writes: outcomes that become ready while a write is under way go together in the next one.
 //!
 //! No outcome waits for others to come: the first starts a call at once, what arrives meanwhile is the next batch.
-//! A failed call fails every outcome in it; each is then repeated by its own owner with its own pair.
+//! A failed call fails every outcome in it; each is then repeated by its own owner with its own pair. When the script broke
+//! (one ticket's hash is not what it should be), each outcome is written alone, so that only that ticket's fails.
 
 use crate::store::{Completion, Decision, Result, Store, StoreError, Written};
 use tokio::sync::{mpsc, oneshot};
@@ -57,11 +58,22 @@ async fn write<T: Batched>(store: Store, mut from: mpsc::Receiver<Waiting<T>>) {
     while from.recv_many(&mut waiting, BATCH_MAX).await > 0 {
         let (batch, answers): (Vec<T>, Vec<_>) = waiting.drain(..).unzip();
         let written = T::send(&store, &batch).await;
+        let alone = batch.len() > 1 && matches!(written, Err(StoreError::Broken(_)));
         for (i, answer) in answers.into_iter().enumerate() {
-            // Fewer answers than outcomes would be a broken script: the sweeper decides then.
-            let one = written.as_ref().map(|w| w.get(i).copied().unwrap_or(Written::Fenced));
+            let one = match (&written, batch.get(i)) {
+                (Err(_), Some(outcome)) if alone => {
+                    first(T::send(&store, std::slice::from_ref(outcome)).await)
+                }
+                (Err(error), _) => Err(error.clone()),
+                (Ok(words), _) => Ok(words.get(i).copied().unwrap_or(Written::Fenced)),
+            };
             // Whoever does not listen any more has given the outcome up.
-            let _ = answer.send(one.map_err(Clone::clone));
+            let _ = answer.send(one);
         }
     }
+}
+
+/// The one answer. None would be a broken script: the sweeper decides then.
+fn first(written: Result<Vec<Written>>) -> Result<Written> {
+    Ok(written?.first().copied().unwrap_or(Written::Fenced))
 }

@@ -3,10 +3,10 @@
 //!
 //! It stops when the engine does. Its connection is its own because a shared one is driven by the main runtime.
 
-use super::held::Registry;
+use super::held::{Entry, Registry};
 use super::{ConsumerError, Engine};
 use crate::config;
-use crate::store::{Renewal, Store};
+use crate::store::{Renewal, Store, StoreError};
 use crate::telemetry::{metrics, probe::Readiness};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -113,31 +113,51 @@ async fn round(work: &Work, store: &Store) -> crate::store::Result<()> {
     let entries = work.held.snapshot();
     let batches: Vec<&[_]> = if entries.is_empty() { vec![&[]] } else { entries.chunks(BATCH).collect() };
     for batch in batches {
-        let held: Vec<_> = batch.iter().map(|e| (e.held.clone(), e.idle_ms())).collect();
-        let sent = Instant::now();
-        let answers = store
-            .renew(
-                &work.consumer,
-                &work.lanes,
-                work.lease.lease_ms,
-                work.lease.progress_limit_ms,
-                work.lease.run_limit_ms,
-                &held,
-            )
-            .await?;
-        let (mut ok, mut cancel, mut lost) = (0, 0, 0);
-        for (entry, answer) in batch.iter().zip(answers) {
-            match answer {
-                Renewal::Ok { .. } => ok += 1,
-                Renewal::Cancel => cancel += 1,
-                Renewal::Lost => lost += 1,
+        match together(work, store, batch).await {
+            // One ticket's hash is not what it should be: the others keep their leases.
+            Err(StoreError::Broken(_)) if batch.len() > 1 => {
+                for entry in batch {
+                    match together(work, store, std::slice::from_ref(entry)).await {
+                        Err(StoreError::Broken(problem)) => {
+                            tracing::error!(ticket = entry.held.id, problem, "a ticket cannot be renewed");
+                        }
+                        other => other?,
+                    }
+                }
             }
-            entry.renewed(sent, answer, work.lease.lease_ms);
-            if answer == Renewal::Lost {
-                tracing::warn!(ticket = entry.held.id, epoch = entry.held.epoch, "lease lost");
-            }
+            other => other?,
         }
-        metrics::renewed(ok, cancel, lost, sent.elapsed());
     }
+    Ok(())
+}
+
+/// One call.
+async fn together(work: &Work, store: &Store, batch: &[Arc<Entry>]) -> crate::store::Result<()> {
+    let held: Vec<_> = batch.iter().map(|e| (e.held.clone(), e.idle_ms())).collect();
+    let sent = Instant::now();
+    let lease = &work.lease;
+    let answers = store
+        .renew(
+            &work.consumer,
+            &work.lanes,
+            lease.lease_ms,
+            lease.progress_limit_ms,
+            lease.run_limit_ms,
+            &held,
+        )
+        .await?;
+    let (mut ok, mut cancel, mut lost) = (0, 0, 0);
+    for (entry, answer) in batch.iter().zip(answers) {
+        match answer {
+            Renewal::Ok { .. } => ok += 1,
+            Renewal::Cancel => cancel += 1,
+            Renewal::Lost => lost += 1,
+        }
+        entry.renewed(sent, answer, lease.lease_ms);
+        if answer == Renewal::Lost {
+            tracing::warn!(ticket = entry.held.id, epoch = entry.held.epoch, "lease lost");
+        }
+    }
+    metrics::renewed(ok, cancel, lost, sent.elapsed());
     Ok(())
 }
