@@ -8,7 +8,11 @@ use shared::model::{Account, Ask, CallRecord, ErrorClass, Message, Model, ModelE
 use shared::store::{Store, StoreError};
 use shared::telemetry::metrics;
 use shared::ticket::Tier;
+use std::time::Duration;
 use tokio_util::sync::CancellationToken;
+
+/// How long a call waits for an endpoint that is out, before a person is asked.
+const HURRY: Duration = Duration::from_secs(30);
 
 /// Why there is no answer. Ends in the cause that a person reads.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -55,7 +59,9 @@ impl Failure {
             Self::Budget { .. } => "answer with a higher budget_tokens",
             Self::Model(error) => match error.class {
                 ErrorClass::Auth => "set model.api_key or top up its account, then answer",
-                ErrorClass::Budget => "answer with a higher budget_tokens",
+                ErrorClass::Budget => {
+                    "answer with a higher budget_tokens or budget_microusd, whichever it names"
+                }
                 ErrorClass::Context => {
                     "shorten the goal or choose a model with a larger context, then answer"
                 }
@@ -153,7 +159,7 @@ pub(crate) fn model_for(
     if budget > 0 && spent >= budget {
         return Err(Failure::Budget { budget, spent });
     }
-    Ok(model.on_account(Account::new(store, &goal.id, ticket, lease).keeping(blobs).in_a_hurry()))
+    Ok(model.on_account(Account::new(store, &goal.id, ticket, lease).keeping(blobs).in_a_hurry(HURRY)))
 }
 
 /// Books one request on the goal, and on the ticket when it was about one. Money that was spent is booked even

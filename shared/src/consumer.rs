@@ -51,7 +51,8 @@ pub trait Handler: Send + Sync + 'static {
 
 /// A claimed ticket in the hands of a [`Handler`].
 pub struct Job {
-    pub claim: Claim,
+    /// Shared with the engine: a thousand waiting jobs hold a thousand tickets, and not two thousand.
+    pub claim: Arc<Claim>,
     /// Says that the work moves.
     pub pulse: Pulse,
     /// The lease is lost, a cancel was asked, or the drain is over.

@@ -98,6 +98,8 @@ pub struct NewGoal {
     pub review: ReviewPolicy,
     /// 0: none.
     pub budget_tokens: u64,
+    /// Millionths of a dollar; 0: none.
+    pub budget_microusd: u64,
     /// Redis clock, milliseconds; 0: none.
     pub deadline_at_ms: u64,
     pub deadline_policy: DeadlinePolicy,
@@ -136,10 +138,13 @@ pub struct Goal {
     pub review: ReviewPolicy,
     pub language: String,
     pub budget_tokens: u64,
+    /// Millionths of a dollar; 0: none.
+    pub budget_microusd: u64,
     pub spent_tokens: u64,
     /// Held by calls under way, at their worst case.
     pub reserved_tokens: u64,
     pub spent_microusd: u64,
+    pub reserved_microusd: u64,
     pub deadline_at_ms: u64,
     pub deadline_policy: DeadlinePolicy,
     pub in_flight: u64,

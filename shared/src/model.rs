@@ -280,7 +280,8 @@ impl Model {
     pub async fn chat(&self, ask: &Ask<'_>) -> Result<Reply, ModelError> {
         let mut chain = Chain::new(self, ask.tier);
         let mut reply = loop {
-            let (link, leg) = chain.next(ask).await;
+            // Boxed: the model may be tried out in there first.
+            let (link, leg) = Box::pin(chain.next(ask)).await;
             match Session::new(&link.inner, ask, link.account.as_ref(), leg).chat().await {
                 Ok(reply) => break reply,
                 Err(error) => chain.failed(&link, ask.role, error)?,
@@ -312,7 +313,8 @@ impl Model {
     ) -> Result<(T, Vec<CallRecord>), ModelError> {
         let mut chain = Chain::new(self, ask.tier);
         loop {
-            let (link, leg) = chain.next(ask).await;
+            // Boxed: the model may be tried out in there first.
+            let (link, leg) = Box::pin(chain.next(ask)).await;
             let session = Session::new(&link.inner, ask, link.account.as_ref(), leg);
             match structured::ask(session, ask, name, schema, &check).await {
                 Ok((value, mut records)) => {

@@ -50,6 +50,9 @@ pub struct GoalSection {
     pub review: Option<ReviewPolicy>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_tokens: Option<u64>,
+    /// Millionths of a dollar.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget_microusd: Option<u64>,
     /// Seconds from the submit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_s: Option<u64>,

@@ -60,7 +60,10 @@ pub fn render(name: &str, context: &impl Serialize) -> Result<String, PromptErro
     let wrong = |problem: String| PromptError { name: name.into(), problem };
     let env = ENVIRONMENT.as_ref().map_err(|e| wrong(e.clone()))?;
     let template = env.get_template(name).map_err(|e| wrong(e.to_string()))?;
-    template.render(minijinja::value::Serde(context)).map_err(|e| wrong(format!("{e:#}")))
+    let mut text = template.render(minijinja::value::Serde(context)).map_err(|e| wrong(format!("{e:#}")))?;
+    // A prompt is held as long as its agent works.
+    text.shrink_to_fit();
+    Ok(text)
 }
 
 /// The text of a template, for the hash that tells one actor from another. Empty for an unknown name.

@@ -106,8 +106,11 @@ impl Store {
     }
 
     async fn call(&self, script: &Script, args: &[Vec<u8>]) -> Result<Value> {
-        let (by_hash, whole) = script.calls(&self.keys.ctl(), args, self.link.dialer.is_cluster());
-        self.link.run(&by_hash, Some(&whole)).await.map_err(|e| match e {
+        let (key, cluster) = (self.keys.ctl(), self.link.dialer.is_cluster());
+        let by_hash = script.by_hash(&key, args, cluster);
+        let whole = || script.whole(&key, args, cluster);
+        // Boxed: a call takes 5 KiB while it is made, and a future that may make one would always have them.
+        Box::pin(self.link.run(&by_hash, Some(&whole))).await.map_err(|e| match e {
             StoreError::Broken(text) => StoreError::Broken(format!("{}: {text}", script.name)),
             StoreError::Unavailable(_) | StoreError::Refused(_) | StoreError::OutOfMemory => e,
         })
@@ -118,6 +121,6 @@ impl Store {
         for a in args {
             cmd.arg(*a);
         }
-        self.link.run(&cmd, None).await
+        Box::pin(self.link.run(&cmd, None)).await
     }
 }

@@ -98,7 +98,7 @@ pub(crate) async fn agents(percent: usize) -> Result<Vec<Value>> {
 }
 
 /// What a worker's agent costs in memory while it waits for its model: a thousand calls that were answered with a first
-/// byte and nothing more.
+/// byte and nothing more, against one such call, as the agent frameworks are measured.
 pub(crate) async fn waiting(percent: usize) -> Result<Vec<Value>> {
     let n = (1_000 * percent / 100).max(10);
     let held = Arc::new(AtomicUsize::new(0));
@@ -108,14 +108,19 @@ pub(crate) async fn waiting(percent: usize) -> Result<Vec<Value>> {
         Some(Answer::Stall)
     })
     .await?;
-    let mut fleet = fleet(&model, n).await?;
+    let mut fleet = fleet(&model, n + 1).await?;
     let pid = fleet.program(Role::Worker, 0).pid();
+    let waiting = async |n: usize| {
+        wait::until("every agent waits for its model", PATIENCE, async || {
+            Ok((held.load(Ordering::SeqCst) >= n).then_some(()))
+        })
+        .await
+    };
+    fleet.api().submit_plan("wait", &tasks(1)).await?;
+    waiting(1).await?;
     let before = rss_kib(pid)?;
     fleet.api().submit_plan("wait", &tasks(n)).await?;
-    wait::until("every agent waits for its model", PATIENCE, async || {
-        Ok((held.load(Ordering::SeqCst) >= n).then_some(()))
-    })
-    .await?;
+    waiting(n + 1).await?;
     let after = rss_kib(pid)?;
     let more = json!({"n": n, "before_kib": before, "after_kib": after});
     Ok(vec![row("waiting_agents", (after - before) as f64 / n as f64, "KiB/agent", &more)])

@@ -128,9 +128,31 @@ impl Answer {
     }
 }
 
+/// How answers come to a client that asks for streams: nothing about an answer may depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// As asked, and in one piece, in turn.
+    Mixed,
+    Streamed,
+    /// In one piece, although a stream was asked for.
+    Whole,
+}
+
+impl Shape {
+    fn streams(self, asked: &Asked) -> bool {
+        let in_turn = match self {
+            Self::Mixed => asked.nth % 2 == 0,
+            Self::Streamed => true,
+            Self::Whole => false,
+        };
+        in_turn && asked.body["stream"] == true
+    }
+}
+
 type Script = Arc<dyn Fn(&Asked) -> Option<Answer> + Send + Sync>;
 
 struct Shared {
+    shape: Shape,
     script: Mutex<Script>,
     asked: Mutex<Vec<Asked>>,
     problems: Mutex<Vec<String>>,
@@ -149,7 +171,19 @@ impl Model {
     /// # Errors
     /// When no port is free.
     pub async fn start(script: impl Fn(&Asked) -> Option<Answer> + Send + Sync + 'static) -> Result<Self> {
+        Self::shaped(Shape::Mixed, script).await
+    }
+
+    /// The same, with all answers in one shape.
+    ///
+    /// # Errors
+    /// As [`Model::start`].
+    pub async fn shaped(
+        shape: Shape,
+        script: impl Fn(&Asked) -> Option<Answer> + Send + Sync + 'static,
+    ) -> Result<Self> {
         let shared = Arc::new(Shared {
+            shape,
             script: Mutex::new(Arc::new(script)),
             asked: Mutex::new(vec![]),
             problems: Mutex::new(vec![]),
@@ -244,11 +278,11 @@ async fn models() -> axum::Json<Value> {
 
 async fn chat(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
     match answer(&shared, &body) {
-        Ok((asked, answer)) => wire::respond(&asked, answer).await,
+        Ok((asked, answer)) => wire::respond(&asked, answer, shared.shape.streams(&asked)).await,
         Err(error) => {
             note(&shared, format!("{error:#}"));
-            wire::respond(&Asked { body: Value::Null, nth: 0 }, Answer::error(500, &format!("{error:#}")))
-                .await
+            let none = Asked { body: Value::Null, nth: 0 };
+            wire::respond(&none, Answer::error(500, &format!("{error:#}")), false).await
         }
     }
 }

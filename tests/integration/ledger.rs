@@ -31,7 +31,7 @@ async fn held(store: &Store, goal: &str) -> (u64, u64) {
 }
 
 fn raised(budget: u64) -> PersonDecision {
-    PersonDecision::Answer { text: "here is more".into(), budget_tokens: Some(budget) }
+    PersonDecision::Answer { text: "here is more".into(), budget_tokens: Some(budget), budget_microusd: None }
 }
 
 #[tokio::test]
@@ -69,6 +69,29 @@ async fn d1_eight_callers_on_one_budget_never_pass_it_and_use_nearly_all_of_it()
 }
 
 #[tokio::test]
+async fn d1_a_goals_money_is_a_budget_beside_its_tokens() {
+    let desk = Desk::start().await.unwrap();
+    let goal = NewGoal { text: "spend".into(), budget_microusd: 1_000, ..NewGoal::default() };
+    let goal = desk.plan_of(goal, &independent(2)).await.unwrap().goal;
+    let asked = |call, microusd| Reservation { microusd, ..reservation(call, &goal, 5_000) };
+    assert_eq!(desk.store.reserve(&asked("a", 600)).await.unwrap(), Reserved::Ok);
+    assert_eq!(desk.store.reserve(&asked("b", 600)).await.unwrap(), Reserved::Later { left: 400 });
+    assert!(desk.store.settle("a", &goal, "", 5_000, 500, &json!({})).await.unwrap());
+    let refused = desk.store.reserve(&asked("b", 600)).await.unwrap();
+    assert_eq!(refused, Reserved::Refused { left: 500, of: Payer::Goal });
+    let parked = desk.store.goal(&goal).await.unwrap().unwrap();
+    assert_eq!((parked.state, parked.cause.as_str()), (GoalState::NeedsHuman, "budget"));
+    assert_eq!((parked.spent_microusd, parked.reserved_microusd), (500, 0));
+    assert!(parked.cause_detail.contains("budget_microusd"), "{}", parked.cause_detail);
+    let more =
+        PersonDecision::Answer { text: String::new(), budget_tokens: None, budget_microusd: Some(2_000) };
+    assert_eq!(desk.store.answer(&goal, 0, "r", "ann", &more).await.unwrap(), Answered::Ok);
+    assert_eq!(desk.store.reserve(&asked("b", 600)).await.unwrap(), Reserved::Ok);
+    assert_eq!(desk.store.goal(&goal).await.unwrap().unwrap().reserved_microusd, 600);
+    desk.oracle().await.unwrap();
+}
+
+#[tokio::test]
 async fn d1_a_refused_goal_is_parked_unharmed_and_goes_on_when_it_is_raised() {
     let desk = Desk::start().await.unwrap();
     let plan = goal_of(&desk, 1_000).await;
@@ -86,7 +109,7 @@ async fn d1_a_refused_goal_is_parked_unharmed_and_goes_on_when_it_is_raised() {
     desk.oracle().await.unwrap();
 
     // Words alone are no money: the next call parks it again.
-    let words = PersonDecision::Answer { text: "go on".into(), budget_tokens: None };
+    let words = PersonDecision::Answer { text: "go on".into(), budget_tokens: None, budget_microusd: None };
     let answered = desk.store.answer(&plan.goal, 0, "r1", "ann", &words).await.unwrap();
     assert_eq!(answered, Answered::Ok);
     let refused = desk.store.reserve(&reservation("b", &plan.goal, 1_001)).await.unwrap();

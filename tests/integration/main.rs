@@ -24,6 +24,7 @@ mod harness_self;
 mod intake;
 mod ledger;
 mod metrics;
+mod model_cases;
 mod model_check;
 mod models;
 mod needs;

@@ -120,7 +120,7 @@ async fn i4_a_lane_that_nobody_serves_is_put_to_a_person() {
     assert!(goal().await.cause_detail.contains("work.default"));
     assert_eq!(desk.store.open_decisions(10).await.unwrap().len(), 1);
     desk.oracle().await.unwrap();
-    let on = PersonDecision::Answer { text: "wait on".into(), budget_tokens: None };
+    let on = PersonDecision::Answer { text: "wait on".into(), budget_tokens: None, budget_microusd: None };
     assert_eq!(desk.store.answer(&plan.goal, 0, "r1", "ann", &on).await.unwrap(), Answered::Ok);
     assert_eq!(goal().await.state, GoalState::Running);
     assert_eq!(desk.drain().await.unwrap(), 1);

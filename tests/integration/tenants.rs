@@ -2,12 +2,17 @@
 
 use harness::desk::{Desk, Planned, expect, independent};
 use harness::fleet::Fleet;
-use harness::model::Model;
+use harness::model::{Answer, Asked, Model};
 use harness::script::{company, ticket};
+use harness::wait;
 use serde_json::{Value, json};
-use shared::config::Tenants;
+use shared::config::{self, Tenants};
 use shared::goal::{GoalState, NewGoal};
+use shared::model::{Account, Ask, Message, ignore_wait};
 use shared::store::{Admission, Heard, Lane, Payer, Reservation, Reserved, Store, Tokens, Turn};
+use shared::ticket::Tier;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 
 async fn goal_of(desk: &Desk, tenant: &str) -> Planned {
     let goal = NewGoal { text: "spend".into(), tenant: tenant.into(), ..NewGoal::default() };
@@ -136,7 +141,11 @@ async fn d1_what_managers_publish_anew_frees_the_goals_that_wait_and_what_lapses
     expect(spend(&desk.store, "a", &plan.goal, 400, 1).await, Reserved::Ok).unwrap();
     // Words alone are no money: the next call parks it again.
     assert_eq!(spend(&desk.store, "b", &plan.goal, 4_000, 1).await, refused(900));
-    let words = shared::store::PersonDecision::Answer { text: "go on".into(), budget_tokens: None };
+    let words = shared::store::PersonDecision::Answer {
+        text: "go on".into(),
+        budget_tokens: None,
+        budget_microusd: None,
+    };
     desk.store.answer(&plan.goal, 0, "r", "ann", &words).await.unwrap();
     assert_eq!(spend(&desk.store, "c", &plan.goal, 4_000, 1).await, refused(900));
     assert_eq!(stands(&desk, &plan.goal).await, parked());
@@ -270,6 +279,54 @@ async fn a23_a_minutes_tokens_are_kept_to_and_what_was_not_used_is_given_back() 
     let goal = goal_of(&desk, "acme").await.goal;
     assert_eq!(enter(store, &Turn { endpoint: "h", ..turn("x", &goal, 0) }).await, "ok");
     assert_eq!(enter(store, &Turn { endpoint: "i", ..turn("y", &goal, 0) }).await, "tenant");
+}
+
+/// Nothing is broken then, so no person is asked, however much of a hurry the caller is in.
+#[tokio::test]
+async fn a23_a_planner_waits_for_its_tenants_turn_but_not_for_an_endpoint_that_is_out() {
+    let desk = Desk::start().await.unwrap();
+    publish(&desk, json!({"of": {"acme": {"in_flight_max": 1}}})).await;
+    let goal = goal_of(&desk, "acme").await.goal;
+    let store = &desk.store;
+    let server = Model::start(|_: &Asked| Some(Answer::Text("here".into()))).await.unwrap();
+    let config = config::Model {
+        url: server.url(),
+        standard: "m".into(),
+        probe: false,
+        calls_per_answer_max: 1,
+        ..config::Model::default()
+    };
+    let account = Account::new(store, &goal, "", &desk.lease).in_a_hurry(Duration::ZERO);
+    let model = shared::model::Model::new(&config).unwrap().on_account(account);
+    let messages = [Message::User("hello".into())];
+    let stop = CancellationToken::new();
+    let ask = Ask {
+        role: "planner",
+        tier: Tier::Standard,
+        messages: &messages,
+        tools: &[],
+        output_tokens_max: 10,
+        stop: &stop,
+        on_bytes: &|| {},
+        on_wait: &ignore_wait,
+    };
+    assert_eq!(enter(store, &turn("other", &goal, 0)).await, "ok");
+    let freed = async {
+        wait::until("the planner's call is seen to wait", Duration::from_secs(20), async || {
+            Ok(store.quotas().await?.iter().any(|e| e.held == 1).then_some(()))
+        })
+        .await
+        .unwrap();
+        leave(store, &turn("other", &goal, 0)).await;
+    };
+    let (reply, ()) = tokio::join!(model.chat(&ask), freed);
+    assert_eq!(reply.unwrap().text, "here");
+    server.play(|_: &Asked| Some(Answer::error(429, "slow down, please retry in 3600s")));
+    for _ in 0..2 {
+        let error = model.chat(&ask).await.unwrap_err();
+        assert_eq!(error.class.as_str(), "quota", "{error}");
+    }
+    assert_eq!(server.asked().len(), 2, "the second one was not even sent");
 }
 
 #[tokio::test]

@@ -44,6 +44,8 @@ pub(crate) struct Agent<'a> {
     pub(crate) toolbox: &'a mut ToolBox,
     pub(crate) effects: Effects<'a>,
     pub(crate) memory: Memory<'a>,
+    /// The model that gave the last answer; empty: none did.
+    pub(crate) answered_by: String,
 }
 
 /// Runs the actor to its end. The second part is the step log, to be kept as a blob.
@@ -75,13 +77,13 @@ pub(crate) async fn run(agent: &mut Agent<'_>, actor: Actor) -> (End, Vec<u8>) {
             agent.step(&mut session, actor.tier, &mut step).instrument(span).await
         } else {
             let todos = std::mem::take(&mut todos);
-            agent.calls(&mut session, todos, &mut step).instrument(span).await
+            Box::pin(agent.calls(&mut session, todos, &mut step)).instrument(span).await
         };
         let line = log.add(step);
         if let Err(end) = ended {
             return (end, log.into_bytes());
         }
-        if let Err(end) = agent.memory.keep(&session, agent.toolbox, &line).await {
+        if let Err(end) = Box::pin(agent.memory.keep(&session, agent.toolbox, &line)).await {
             return (end, log.into_bytes());
         }
     }
@@ -137,23 +139,25 @@ impl Agent<'_> {
                 );
                 (step.input_tokens, step.output_tokens) = (input, output);
                 step.text.clone_from(&reply.text);
-                book(self.store, self.job, &reply.records).await;
+                self.answered_by.clone_from(&reply.model);
+                Box::pin(book(self.store, self.job, &reply.records)).await;
                 reply
             }
             Err(error) => {
                 let outcome = ledger::outcome(error.class);
                 metrics::model_call(Role::Worker, tier.as_str(), outcome, began.elapsed(), 0, 0);
-                book(self.store, self.job, &error.records).await;
+                Box::pin(book(self.store, self.job, &error.records)).await;
                 tracing::warn!(class = error.class.as_str(), detail = error.detail, "model call failed");
                 return session.model_failed(&error);
             }
         };
         match session.reply(&reply)? {
             Turn::Text => {
-                let (missing, changed) = self.outputs().await?;
+                let (missing, changed) = Box::pin(self.outputs()).await?;
                 session.text_turn(&missing, changed)
             }
-            Turn::Calls(todos) => self.calls(session, todos, step).await,
+            // Boxed: while the model is waited for, the tools take no room.
+            Turn::Calls(todos) => Box::pin(self.calls(session, todos, step)).await,
         }
     }
 

@@ -130,7 +130,7 @@ pub(crate) fn actor(
 ) -> Result<Actor, PromptError> {
     tools.sort_by(|a, b| a.name.cmp(&b.name));
     let tier = tier(role, ticket);
-    let persona = if ticket.persona.trim().is_empty() { &role.persona } else { &ticket.persona }.trim();
+    let persona = persona(role, ticket);
     let system = prompt::render(
         "worker.j2",
         &SystemPart {
@@ -141,10 +141,24 @@ pub(crate) fn actor(
         },
     )?;
     let task = task(role, ticket, situation)?;
-    let names: Vec<&str> = tools.iter().map(|t| t.name.as_str()).collect();
-    let name = format!("agent:{}", prompt::hash(&[&model_name(tier), persona, &names.join(",")]));
+    let name = name(persona, &tools, &model_name(tier));
     let steps_max = role.max_steps.unwrap_or(situation.steps_max).min(situation.steps_max).max(1);
     Ok(Actor { tier, tools, system, task, steps_max, name })
+}
+
+/// Who the actor was, when this model answered in the place of the one that it was made for.
+pub(crate) fn name_with(role: &Role, ticket: &Ticket, tools: &[ToolDecl], model: &str) -> String {
+    name(persona(role, ticket), tools, model)
+}
+
+/// `tools` are sorted by name.
+fn name(persona: &str, tools: &[ToolDecl], model: &str) -> String {
+    let names: Vec<&str> = tools.iter().map(|t| t.name.as_str()).collect();
+    format!("agent:{}", prompt::hash(&[model, persona, &names.join(",")]))
+}
+
+fn persona<'a>(role: &'a Role, ticket: &'a Ticket) -> &'a str {
+    if ticket.persona.trim().is_empty() { &role.persona } else { &ticket.persona }.trim()
 }
 
 /// The ticket's tier, or the role's where the ticket names none; one step up once it was sent back.

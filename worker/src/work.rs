@@ -54,13 +54,15 @@ impl Worker {
     async fn work(&self, job: &Job) -> Result<Outcome, End> {
         let ticket = &job.claim.ticket;
         self.check_possible(ticket)?;
-        let read = Read::of(&self.store, ticket).await.map_err(|e| unavailable(&e))?;
+        // An agent waits in here for most of its life, thousands of them at once: what comes before and after is boxed, so
+        // that its room is not taken meanwhile.
+        let read = Box::pin(Read::of(&self.store, ticket)).await.map_err(|e| unavailable(&e))?;
         let approvals = self.config.tools.approvals;
-        let effects = Effects::open(&self.store, &self.blobs, job, approvals).await;
+        let effects = Box::pin(Effects::open(&self.store, &self.blobs, job, approvals)).await;
         let mut effects = effects.map_err(|gate| gate_closed(gate, "an earlier call"))?;
         let inline = self.config.worker.step_bytes_inline_max;
-        let memory = Memory::open(&self.store, &self.blobs, job, inline).await;
-        let attempt = self.open(ticket, memory.overlay()).await?;
+        let memory = Box::pin(Memory::open(&self.store, &self.blobs, job, inline)).await;
+        let attempt = Box::pin(self.open(ticket, memory.overlay())).await?;
         job.pulse.beat();
         let clashes: Vec<String> = attempt.clashes().iter().map(Clash::describe).collect();
         let mut toolbox =
@@ -73,13 +75,13 @@ impl Worker {
         let (actor, end, steps) = match &ticket.call {
             Some(call) => {
                 let actor = format!("tool:{}", call.tool);
-                let end = direct::run(job, &mut toolbox, call, &mut effects).await;
+                let end = Box::pin(direct::run(job, &mut toolbox, call, &mut effects)).await;
                 (actor, end, vec![])
             }
-            None => self.agent(job, &read, &clashes, &mut toolbox, effects, memory).await?,
+            None => Box::pin(self.agent(job, read, clashes, &mut toolbox, effects, memory)).await?,
         };
         match end {
-            End::Report(report) => self.seal(ticket, *report, steps, &mut toolbox, actor).await,
+            End::Report(report) => Box::pin(self.seal(ticket, *report, steps, &mut toolbox, actor)).await,
             End::Failed { .. } | End::Stopped | End::Parked(_) => Err(end),
         }
     }
@@ -87,8 +89,8 @@ impl Worker {
     async fn agent<'a>(
         &'a self,
         job: &'a Job,
-        read: &Read,
-        clashes: &[String],
+        read: Read,
+        clashes: Vec<String>,
         toolbox: &'a mut ToolBox,
         effects: Effects<'a>,
         memory: Memory<'a>,
@@ -107,7 +109,7 @@ impl Worker {
         toolbox.show_images(self.config.model.images_max, self.config.model.image_bytes_max);
         let files = context::files(toolbox.attempt());
         let todo = if role.reads_todo {
-            read.todo(&self.store, toolbox.attempt().base()).await.map_err(|e| unavailable(&e))?
+            Box::pin(read.todo(&self.store, toolbox.attempt().base())).await.map_err(|e| unavailable(&e))?
         } else {
             String::new()
         };
@@ -116,22 +118,35 @@ impl Worker {
             needs: &read.needs,
             files: &files,
             todo: &todo,
-            clashes,
+            clashes: &clashes,
             knowledge: "",
             effects: &effects.done(),
             date: &context::date(),
             steps_max: self.config.worker.steps_max,
         };
         let bundles = factory::bundles(role, ticket);
-        toolbox.connect(&bundles).await.map_err(|why| agent::broken("a tool server", &why))?;
+        Box::pin(toolbox.connect(&bundles)).await.map_err(|why| agent::broken("a tool server", &why))?;
         let offered = toolbox.declarations(&bundles);
         let actor = factory::actor(role, ticket, &situation, offered, |tier| model.name(tier).to_owned())?;
         // A fleet that demands another model for the review compares models, not prompts.
         let other_model = self.config.reviewer.other_model;
-        let name = if other_model { model.name(actor.tier).to_owned() } else { actor.name.clone() };
+        let own = model.name(actor.tier).to_owned();
+        let name = if other_model { own.clone() } else { actor.name.clone() };
+        // It stands in the prompt by now.
+        drop((read, files, todo, clashes, bundles));
         tracing::info!(role = role.name, actor = name, tier = actor.tier.as_str(), "agent begins");
-        let mut agent = Agent { model, store: &self.store, job, toolbox, effects, memory };
-        let (end, steps) = agent::run(&mut agent, actor).await;
+        let mut agent =
+            Agent { model, store: &self.store, job, toolbox, effects, memory, answered_by: String::new() };
+        let (end, steps) = Box::pin(agent::run(&mut agent, actor)).await;
+        // Whoever gave the last answer did the work: the one behind a model that was out must not review it either.
+        let name = match std::mem::take(&mut agent.answered_by) {
+            by if by.is_empty() || by == own => name,
+            by if other_model => by,
+            by => {
+                let offered = agent.toolbox.declarations(&factory::bundles(role, ticket));
+                factory::name_with(role, ticket, &offered, &by)
+            }
+        };
         Ok((name, end, steps))
     }
 

@@ -212,9 +212,11 @@ fn decision(words: &Words) -> Result<PersonDecision, ApiError> {
     fits(&words.text)?;
     let text = words.text.trim().to_owned();
     match words.decision.as_str() {
-        "" => {
-            Ok(PersonDecision::Answer { text: said(words)?.to_owned(), budget_tokens: words.budget_tokens })
-        }
+        "" => Ok(PersonDecision::Answer {
+            text: said(words)?.to_owned(),
+            budget_tokens: words.budget_tokens,
+            budget_microusd: words.budget_microusd,
+        }),
         "approve" => Ok(PersonDecision::ApprovePlan { note: text }),
         "deny" => Ok(PersonDecision::DenyPlan { reason: text }),
         other => {

@@ -159,6 +159,7 @@ async fn new_goal(
         approve_plan: checked.section.approve_plan.unwrap_or(false),
         review: checked.review,
         budget_tokens: checked.section.budget_tokens.unwrap_or(0),
+        budget_microusd: checked.section.budget_microusd.unwrap_or(0),
         deadline_at_ms,
         deadline_policy: wanted.deadline_policy.unwrap_or_default(),
         in_flight_max: wanted.in_flight_max.unwrap_or(limits.in_flight_max),
@@ -243,6 +244,7 @@ fn merge(wanted: &SubmitGoal, file: Option<&GoalSection>) -> GoalSection {
     }
     section.review = wanted.review.or(section.review);
     section.budget_tokens = wanted.budget_tokens.or(section.budget_tokens);
+    section.budget_microusd = wanted.budget_microusd.or(section.budget_microusd);
     section.deadline_s = wanted.deadline_s.or(section.deadline_s);
     section.language = wanted.language.clone().or(section.language);
     section.approve_plan = wanted.approve_plan.or(section.approve_plan);

@@ -42,6 +42,9 @@ pub(crate) struct SubmitGoal {
     /// 0 or absent: no budget.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) budget_tokens: Option<u64>,
+    /// Millionths of a dollar; 0 or absent: no budget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) budget_microusd: Option<u64>,
     /// Seconds from now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) deadline_s: Option<u64>,
@@ -166,6 +169,9 @@ pub(crate) struct Words {
     /// Goal's answer only: the new budget.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) budget_tokens: Option<u64>,
+    /// Goal's answer only: the new budget of money, in millionths of a dollar.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) budget_microusd: Option<u64>,
 }
 
 /// `POST /v1/tickets/{ticket}/answer`: `{"decision": "retry", "note": "…", "request_id": "…", "expected_epoch": 7}`.

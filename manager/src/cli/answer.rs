@@ -47,6 +47,9 @@ pub(crate) struct Args {
     /// Goal: the tokens that it may cost from now on.
     #[arg(long, value_name = "N", conflicts_with = "decision")]
     budget_tokens: Option<u64>,
+    /// Goal: the money that it may cost from now on, such as 12.50.
+    #[arg(long, value_name = "X", conflicts_with = "decision", value_parser = super::limits::microusd)]
+    budget_dollars: Option<u64>,
 }
 
 impl Args {
@@ -92,12 +95,14 @@ pub(crate) async fn run(ctx: &Context, args: &Args) -> Result<Exit, CliError> {
                  --approve or --deny",
             ));
         }
-        (Target::Goal(_), None) if note.trim().is_empty() && args.budget_tokens.is_none() => {
+        (Target::Goal(_), None)
+            if note.trim().is_empty() && args.budget_tokens.is_none() && args.budget_dollars.is_none() =>
+        {
             return Err(CliError::usage("the answer is empty", "muster answer GOAL \"…\""));
         }
         (Target::Goal(goal), None) => {
-            let body =
-                Words { text: note, request_id, budget_tokens: args.budget_tokens, ..Words::default() };
+            let (budget_tokens, budget_microusd) = (args.budget_tokens, args.budget_dollars);
+            let body = Words { text: note, request_id, budget_tokens, budget_microusd, ..Words::default() };
             client.post_once(&format!("/v1/goals/{}/answer", segment(&goal)), &body).await?
         }
     };

@@ -22,6 +22,7 @@ fn goal(words: &str, input: &[PathBuf]) -> intake::Goal {
         constraint: vec![],
         review: None,
         budget_tokens: None,
+        budget_dollars: None,
         deadline_s: None,
         route: false,
         approve_plan: false,

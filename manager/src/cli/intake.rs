@@ -36,6 +36,9 @@ pub(crate) struct Goal {
     /// Tokens that the goal may cost.
     #[arg(long, value_name = "N")]
     pub(crate) budget_tokens: Option<u64>,
+    /// Money that the goal may cost, such as 12.50.
+    #[arg(long, value_name = "X", value_parser = super::limits::microusd)]
+    pub(crate) budget_dollars: Option<u64>,
     /// Seconds that the goal may take.
     #[arg(long, value_name = "N")]
     pub(crate) deadline_s: Option<u64>,
@@ -107,6 +110,7 @@ pub(crate) fn from_plan(
     plan.goal.constraints.extend(goal.constraint.iter().cloned());
     plan.goal.review = goal.review.or(plan.goal.review);
     plan.goal.budget_tokens = goal.budget_tokens.or(plan.goal.budget_tokens);
+    plan.goal.budget_microusd = goal.budget_dollars.or(plan.goal.budget_microusd);
     plan.goal.deadline_s = goal.deadline_s.or(plan.goal.deadline_s);
     plan.goal.language = goal.language.clone().or(plan.goal.language);
     let default = config.manager.review;
@@ -136,6 +140,7 @@ pub(crate) fn from_plan(
         approve_plan: if goal.approve_plan { Some(true) } else { plan.goal.approve_plan },
         review: plan.goal.review,
         budget_tokens: plan.goal.budget_tokens,
+        budget_microusd: plan.goal.budget_microusd,
         deadline_s: plan.goal.deadline_s,
         deadline_policy: None,
         in_flight_max: goal.in_flight_max,

@@ -18,8 +18,8 @@ pub(crate) struct Budget {
     dollars: Option<u64>,
 }
 
-/// Millionths of a dollar.
-fn microusd(text: &str) -> Result<u64, String> {
+/// An amount of dollars, in millionths.
+pub(super) fn microusd(text: &str) -> Result<u64, String> {
     let wrong = || format!("`{text}` is no amount such as 12.50");
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     if part.len() > 6 || !part.bytes().all(|b| b.is_ascii_digit()) {

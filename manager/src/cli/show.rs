@@ -83,7 +83,11 @@ fn spent(value: &Value) -> String {
         0 => String::new(),
         budget => format!(" of {budget}"),
     };
-    format!("{tokens}{budget} tokens, ${}", dollars(number(value, "spent_microusd")))
+    let money = match number(value, "budget_microusd") {
+        0 => String::new(),
+        budget => format!(" of ${}", dollars(budget)),
+    };
+    format!("{tokens}{budget} tokens, ${}{money}", dollars(number(value, "spent_microusd")))
 }
 
 fn of_goal(goal: &Value, now: u64) -> String {

@@ -262,6 +262,7 @@ pub(super) async fn answer_goal(
         expected_epoch: posted.fields.number("epoch")?.unwrap_or(0),
         decision: posted.fields.text("decision").to_owned(),
         budget_tokens: posted.fields.number("budget_tokens")?,
+        budget_microusd: None,
     };
     let path = format!("/v1/goals/{}/answer", path_of(&id));
     let _: Ack = dashboard.desk.post(&posted.session, &path, &words).await?;

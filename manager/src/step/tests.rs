@@ -80,7 +80,11 @@ async fn a_goal_that_needs_planning_without_a_model_goes_to_a_person_with_the_wa
 
     // Answered once a model is there, it is planned.
     let fake = FakeModel::new([json!({"tickets": [agent("only", &[])]}).to_string()]).await;
-    let answer = PersonDecision::Answer { text: "now there is one".into(), budget_tokens: None };
+    let answer = PersonDecision::Answer {
+        text: "now there is one".into(),
+        budget_tokens: None,
+        budget_microusd: None,
+    };
     bench.store.answer(&id, 0, "r1", "me", &answer).await.unwrap();
     bench.manager(Some(fake.model.clone())).settle().await;
     assert_eq!(bench.goal(&id).await.state, GoalState::Running);
@@ -506,7 +510,7 @@ async fn a_question_of_the_planner_waits_for_a_person_while_its_tickets_run() {
     assert_eq!((goal.state, goal.cause.as_str()), (GoalState::NeedsHuman, "planner_asks"));
     assert!(goal.cause_detail.contains("Which year"), "{}", goal.cause_detail);
     report(&bench, "s1", "").await;
-    let answer = PersonDecision::Answer { text: "2025".into(), budget_tokens: None };
+    let answer = PersonDecision::Answer { text: "2025".into(), budget_tokens: None, budget_microusd: None };
     bench.store.answer(&id, 0, "r1", "me", &answer).await.unwrap();
     manager.settle().await;
     let tickets = bench.store.all_tickets(&id).await.unwrap();

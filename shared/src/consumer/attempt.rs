@@ -14,7 +14,7 @@ use tracing::Instrument as _;
 
 pub(super) async fn run<H: Handler>(
     engine: Arc<Engine<H>>,
-    claim: Claim,
+    claim: Arc<Claim>,
     entry: Arc<Entry>,
     permit: Option<OwnedSemaphorePermit>,
 ) {
@@ -27,7 +27,8 @@ pub(super) async fn run<H: Handler>(
         } else {
             handle(&engine, &claim, &entry).await
         };
-        let kind = settle::settle(&engine, &claim, &entry, outcome).await;
+        // Boxed: what is large and not running yet is no part of a job that waits.
+        let kind = Box::pin(settle::settle(&engine, &claim, &entry, outcome)).await;
         engine.held.remove(&entry.held);
         metrics::outcome(engine.role(), kind, began.elapsed());
         tracing::info!(outcome = kind.as_str(), ms = began.elapsed().as_millis() as u64, "ended");
@@ -57,9 +58,13 @@ fn span(consumer: &str, claim: &Claim) -> tracing::Span {
 
 /// Runs the handler in a task of its own, so that a panic stays there. `None`: it did not end although it was
 /// told to, and is dropped.
-async fn handle<H: Handler>(engine: &Arc<Engine<H>>, claim: &Claim, entry: &Arc<Entry>) -> Option<Outcome> {
+async fn handle<H: Handler>(
+    engine: &Arc<Engine<H>>,
+    claim: &Arc<Claim>,
+    entry: &Arc<Entry>,
+) -> Option<Outcome> {
     let job = Job {
-        claim: claim.clone(),
+        claim: Arc::clone(claim),
         pulse: entry.pulse(),
         stop: entry.stop.clone(),
         suspect: entry.suspect(),
@@ -77,7 +82,7 @@ async fn handle<H: Handler>(engine: &Arc<Engine<H>>, claim: &Claim, entry: &Arc<
             tracing::warn!("the handler did not stop in time, dropped");
             None
         }
-        None => leak(engine, entry, task).await,
+        None => Box::pin(leak(engine, entry, task)).await,
     }
 }
 

@@ -150,6 +150,6 @@ async fn take<H: Handler>(
         if stop.is_cancelled() {
             entry.stop_for(super::StopReason::Drain);
         }
-        engine.tasks.spawn(attempt::run(Arc::clone(engine), claim, entry, permit));
+        engine.tasks.spawn(attempt::run(Arc::clone(engine), Arc::new(claim), entry, permit));
     }
 }

@@ -7,9 +7,10 @@ use crate::config;
 use crate::store::{Payer, Reservation, Reserved, Store, Tokens};
 use std::time::Duration;
 
-/// How long a call waits in all for an endpoint that is out or full; then its ticket goes back.
-const PATIENCE: Duration = Duration::from_secs(20 * 60);
-const HURRY: Duration = Duration::from_secs(30);
+/// How long a call waits in all, for its turn or for an endpoint that is out; then its ticket goes back.
+pub(super) const PATIENCE: Duration = Duration::from_secs(20 * 60);
+/// The fleet's own calls are made again another time.
+const FLEET_PATIENCE: Duration = Duration::from_secs(30);
 /// Bytes of a request for one token, reckoned on the safe side.
 const BYTES_PER_TOKEN: u64 = 3;
 
@@ -20,6 +21,7 @@ pub struct Account {
     goal: String,
     ticket: String,
     person_expiry_ms: u64,
+    /// How long a call waits in all for an endpoint that is out.
     pub(super) patience: Duration,
     /// Where bodies are kept.
     blobs: Option<Blobs>,
@@ -59,13 +61,14 @@ impl Account {
     /// keeps the records.
     #[must_use]
     pub fn of_fleet(store: &Store, lease: &config::Lease) -> Self {
-        Self::new(store, "", "", lease).in_a_hurry()
+        Self::new(store, "", "", lease).in_a_hurry(FLEET_PATIENCE)
     }
 
-    /// For whoever rather asks a person than waits long for an endpoint that is out.
+    /// For whoever rather asks a person than waits longer than this for an endpoint that is out. Its own turn, by the pace of
+    /// the endpoint or of a tenant, it waits for like all others: nothing is broken then.
     #[must_use]
-    pub fn in_a_hurry(self) -> Self {
-        Self { patience: HURRY, ..self }
+    pub fn in_a_hurry(self, patience: Duration) -> Self {
+        Self { patience, ..self }
     }
 
     /// Keeps what is said among the goal's blobs, as long as these are kept.
@@ -93,7 +96,7 @@ impl Account {
     }
 
     pub(super) fn is_in_a_hurry(&self) -> bool {
-        self.patience <= HURRY
+        self.patience < PATIENCE
     }
 
     pub(super) fn store(&self) -> &Store {

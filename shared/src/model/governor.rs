@@ -5,7 +5,7 @@
 //! A store that does not answer holds no call up.
 
 use super::Ask;
-use super::account::{Account, Worst};
+use super::account::{Account, PATIENCE, Worst};
 use super::error::{ErrorClass, Fault};
 use crate::config;
 use crate::store::{Admission, Heard, Lane, Tokens, Turn};
@@ -31,13 +31,38 @@ const SPREAD_MAX_MS: u64 = 5_000;
 /// server's slowness.
 pub(super) struct Clock {
     pub(super) deadline: Instant,
+    /// For an endpoint that is out.
     pub(super) patience: Duration,
+    /// For its turn: a pace, calls in flight, others' reservations.
+    in_line: Duration,
+}
+
+/// What a call waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum For {
+    /// The endpoint is out for all.
+    Endpoint,
+    Turn,
 }
 
 impl Clock {
-    fn waited(&mut self, time: Duration) {
+    pub(super) fn new(deadline: Instant, account: Option<&Account>) -> Self {
+        let (patience, in_line) =
+            account.map_or((Duration::ZERO, Duration::ZERO), |account| (account.patience, PATIENCE));
+        Self { deadline, patience, in_line }
+    }
+
+    fn left(&mut self, what: For) -> &mut Duration {
+        match what {
+            For::Endpoint => &mut self.patience,
+            For::Turn => &mut self.in_line,
+        }
+    }
+
+    fn waited(&mut self, time: Duration, what: For) {
         self.deadline += time;
-        self.patience = self.patience.saturating_sub(time);
+        let left = self.left(what);
+        *left = left.saturating_sub(time);
     }
 }
 
@@ -117,11 +142,11 @@ impl<'a> Governor<'a> {
                 Ok(Some(why)) => {
                     self.leave(&entered, worst, Heard::Nothing, Tokens::default()).await;
                     let pause = Duration::from_millis(PAUSE_MS + rand::random_range(0..=PAUSE_MS));
-                    if clock.patience < pause {
+                    if *clock.left(For::Turn) < pause {
                         return Err(Fault::new(ErrorClass::Overload, why));
                     }
                     waiting.get_or_insert_with(|| Waiting::begin(ask));
-                    sleep(pause, clock, ask).await?;
+                    sleep(pause, clock, For::Turn, ask).await?;
                 }
                 Err(fault) => {
                     self.leave(&entered, worst, Heard::Nothing, Tokens::default()).await;
@@ -158,7 +183,8 @@ impl<'a> Governor<'a> {
                 tracing::info!(role = ask.role, ms, why, "a call waits for its endpoint");
                 *waiting = Some(Waiting::begin(ask));
             }
-            if pause > clock.patience || is_out && !self.is_last {
+            let what = if cooling || why == "breaker" { For::Endpoint } else { For::Turn };
+            if pause > *clock.left(what) || is_out && !self.is_last {
                 clock.patience = Duration::ZERO;
                 self.leave(entered, worst, Heard::Nothing, Tokens::default()).await;
                 let class = match cooling {
@@ -169,11 +195,11 @@ impl<'a> Governor<'a> {
                 return Err(Fault::new(class, format!("the endpoint is out for the whole fleet ({why})")));
             }
             let mut pause = pause.min(SLICE);
-            if pause < SLICE && (cooling || why == "breaker") {
+            if pause < SLICE && what == For::Endpoint {
                 let spread = (ms / SPREAD).clamp(SPREAD_MIN_MS, SPREAD_MAX_MS);
                 pause += Duration::from_millis(rand::random_range(0..=spread));
             }
-            if let Err(stopped) = sleep(pause, clock, ask).await {
+            if let Err(stopped) = sleep(pause, clock, what, ask).await {
                 self.leave(entered, worst, Heard::Nothing, Tokens::default()).await;
                 return Err(stopped);
             }
@@ -262,7 +288,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-async fn sleep(time: Duration, clock: &mut Clock, ask: &Ask<'_>) -> Result<(), Fault> {
+async fn sleep(time: Duration, clock: &mut Clock, what: For, ask: &Ask<'_>) -> Result<(), Fault> {
     let begun = Instant::now();
     tokio::select! {
         biased;
@@ -272,6 +298,6 @@ async fn sleep(time: Duration, clock: &mut Clock, ask: &Ask<'_>) -> Result<(), F
         () = tokio::time::sleep(time) => {}
     }
     (ask.on_bytes)();
-    clock.waited(begun.elapsed());
+    clock.waited(begun.elapsed(), what);
     Ok(())
 }

@@ -49,10 +49,7 @@ impl<'a> Session<'a> {
             ask,
             account,
             model,
-            clock: Clock {
-                deadline: leg.begun + Duration::from_millis(config.call_timeout_ms),
-                patience: account.map_or(Duration::ZERO, |a| a.patience),
-            },
+            clock: Clock::new(leg.begun + Duration::from_millis(config.call_timeout_ms), account),
             governor: account.map(|a| Governor::new(a, config, model, ask.role, is_last)),
             leg,
             free: 0,
@@ -123,7 +120,7 @@ impl<'a> Session<'a> {
                         && dialect != Dialect::Native
                         && self.inner.memory.learn(self.model, Refused::Form, self.used);
                     if down {
-                        self.remember().await;
+                        Box::pin(self.remember()).await;
                     }
                     if self.is_spent() {
                         return Err(self.fail(ErrorClass::Reply, &format!("unreadable tool call: {problem}")));
@@ -218,7 +215,7 @@ impl<'a> Session<'a> {
             });
             let learnt = refused.is_some_and(|r| self.inner.memory.learn(self.model, r, traits));
             if learnt {
-                self.remember().await;
+                Box::pin(self.remember()).await;
             }
             if refused == Some(Refused::Tools) && !learnt {
                 // A16: said at once, not tried again and again.

@@ -258,6 +258,8 @@ pub enum PersonDecision {
         text: String,
         #[serde(default)]
         budget_tokens: Option<u64>,
+        #[serde(default)]
+        budget_microusd: Option<u64>,
     },
 }
 

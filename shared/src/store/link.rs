@@ -258,6 +258,9 @@ fn percent_decoded(text: &str) -> Result<String> {
     String::from_utf8(bytes).map_err(|_| wrong())
 }
 
+/// Makes the command that is sent instead.
+type Fallback<'a> = &'a (dyn Fn() -> Cmd + Send + Sync);
+
 /// The command connection: multiplexed, shared, remade when an error says so.
 pub(super) struct Link {
     pub(super) dialer: Arc<Dialer>,
@@ -287,9 +290,9 @@ impl Link {
         }
     }
 
-    /// Runs a command, with reconnects and waits as the error asks; `fallback` is sent when the script is not
-    /// cached. Safe to cancel: the command may still run on the server, so only idempotent ones go through here.
-    pub(super) async fn run(&self, cmd: &Cmd, fallback: Option<&Cmd>) -> Result<Value> {
+    /// Runs a command, with reconnects and waits as the error asks; what `fallback` makes is sent when the script is
+    /// not cached. Safe to cancel: the command may still run on the server, so only idempotent ones go through here.
+    pub(super) async fn run(&self, cmd: &Cmd, fallback: Option<Fallback<'_>>) -> Result<Value> {
         let mut wait = FIRST_WAIT;
         let mut last = String::new();
         for attempt in 0..TRIES {
@@ -312,7 +315,7 @@ impl Link {
                 && class(e) == Ask::Load
             {
                 metrics::redis_event(Event::ScriptLoaded);
-                answer = conn.run(full).await;
+                answer = conn.run(&full()).await;
             }
             let e = match answer {
                 Ok(value) => {

@@ -67,8 +67,8 @@ impl Store {
         who: &str,
         decision: &PersonDecision,
     ) -> Result<Answered> {
-        let (mut edit, mut overlay, mut args_json, mut budget) =
-            ("[]".to_owned(), String::new(), String::new(), String::new());
+        let (mut edit, mut overlay, mut args_json) = ("[]".to_owned(), String::new(), String::new());
+        let (mut budget, mut money) = (String::new(), String::new());
         let mut digest = None;
         let (word, note) = match decision {
             PersonDecision::Retry { note, edit: e } => {
@@ -96,8 +96,9 @@ impl Store {
             PersonDecision::Reopen { note } => ("reopen", note.clone()),
             PersonDecision::ApprovePlan { note } => ("approve_plan", note.clone()),
             PersonDecision::DenyPlan { reason } => ("deny_plan", reason.clone()),
-            PersonDecision::Answer { text, budget_tokens } => {
-                budget = budget_tokens.map(|b| b.to_string()).unwrap_or_default();
+            PersonDecision::Answer { text, budget_tokens, budget_microusd } => {
+                let number = |budget: &Option<u64>| budget.map(|b| b.to_string()).unwrap_or_default();
+                (budget, money) = (number(budget_tokens), number(budget_microusd));
                 ("answer", text.clone())
             }
         };
@@ -113,6 +114,7 @@ impl Store {
             arg(args_json),
             arg(budget),
             arg(digest.unwrap_or_default()),
+            arg(money),
         ];
         answered(&reply::texts(self.call(&scripts::ANSWER, &args).await?)?)
     }

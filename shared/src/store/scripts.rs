@@ -32,19 +32,28 @@ impl Script {
         Self { name, plain: Sent::new(body, ""), guarded: Sent::new(body, GUARD) }
     }
 
-    /// The call by hash and the call with the whole source, for the same arguments; `cluster`: with the guard.
-    pub(super) fn calls(&self, key: &str, args: &[Vec<u8>], cluster: bool) -> (Cmd, Cmd) {
-        let sent = if cluster { &self.guarded } else { &self.plain };
-        let build = |verb: &str, what: &str| {
-            let mut cmd = redis::cmd(verb);
-            cmd.arg(what).arg(1).arg(key);
-            for a in args {
-                cmd.arg(a.as_slice());
-            }
-            cmd
-        };
-        (build("EVALSHA", &sent.hash), build("EVAL", &sent.source))
+    /// The call by hash; `cluster`: with the guard.
+    pub(super) fn by_hash(&self, key: &str, args: &[Vec<u8>], cluster: bool) -> Cmd {
+        command("EVALSHA", &self.sent(cluster).hash, key, args)
     }
+
+    /// The same call with the whole source, tens of KiB: made only for a server that does not know the hash.
+    pub(super) fn whole(&self, key: &str, args: &[Vec<u8>], cluster: bool) -> Cmd {
+        command("EVAL", &self.sent(cluster).source, key, args)
+    }
+
+    fn sent(&self, cluster: bool) -> &Sent {
+        if cluster { &self.guarded } else { &self.plain }
+    }
+}
+
+fn command(verb: &str, what: &str, key: &str, args: &[Vec<u8>]) -> Cmd {
+    let mut cmd = redis::cmd(verb);
+    cmd.arg(what).arg(1).arg(key);
+    for a in args {
+        cmd.arg(a.as_slice());
+    }
+    cmd
 }
 
 impl Sent {

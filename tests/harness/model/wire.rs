@@ -1,4 +1,4 @@
-//! How an answer goes out: as one body or as a stream of events, as the request asks.
+//! How an answer goes out: as one body or as a stream of events.
 
 use super::{Answer, Asked};
 use axum::body::{Body, Bytes};
@@ -9,12 +9,11 @@ use serde_json::{Value, json};
 use std::convert::Infallible;
 
 /// Writes the answer.
-pub(super) async fn respond(asked: &Asked, answer: Answer) -> Response {
-    let streamed = asked.body["stream"] == true;
+pub(super) async fn respond(asked: &Asked, answer: Answer, streamed: bool) -> Response {
     match answer {
         Answer::After(time, then) => {
             tokio::time::sleep(time).await;
-            Box::pin(respond(asked, *then)).await
+            Box::pin(respond(asked, *then, streamed)).await
         }
         Answer::When(mut go, then) => {
             // A test that has ended says nothing more.

@@ -137,3 +137,14 @@ fn a_rejection_raises_the_tier_and_the_plan_may_name_persona_and_tools() {
     assert_ne!(actor.name, make(&ticket(), |_| {}).name);
     assert_eq!(actor.steps_max, 20, "the role's limit");
 }
+
+#[test]
+fn an_actor_whose_model_was_out_goes_by_the_one_that_answered() {
+    let ticket = ticket();
+    let actor = make(&ticket, |_| ());
+    let roles = Roles::load(Path::new("")).unwrap();
+    let role = roles.find(&ticket.role).unwrap();
+    let as_of = |model: &str| name_with(role, &ticket, &actor.tools, model);
+    assert_eq!(as_of(&format!("model-{}", actor.tier.as_str())), actor.name);
+    assert_ne!(as_of("spare"), actor.name);
+}

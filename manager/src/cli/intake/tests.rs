@@ -7,6 +7,7 @@ fn goal(text: &str) -> Goal {
         constraint: vec![],
         review: None,
         budget_tokens: None,
+        budget_dollars: None,
         deadline_s: None,
         route: false,
         approve_plan: false,

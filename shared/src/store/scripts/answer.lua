@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- answer: id, expected epoch (0: any), request id, who, decision word, note, flat edit (JSON list), overlay ref, permit args (JSON), new budget, digest of the permit args
+-- answer: id, expected epoch (0: any), request id, who, decision word, note, flat edit (JSON list), overlay ref, permit args (JSON), new budget of tokens, digest of the permit args,
+-- new budget of millionths of a dollar
 -- People's decisions on tickets and goals.   answers {OK} {DUP} {STALE} {NONE} {REFUSED why}
 local id, expected, request, who, word, note = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local t = load(id)
@@ -24,6 +25,7 @@ if not t then
   end
   redis.call('HSET', gk(id), 'late', '', 'last_request', request)
   if ARGV[10] ~= '' then redis.call('HSET', gk(id), 'budget_tokens', ARGV[10]) end
+  if (ARGV[12] or '') ~= '' then redis.call('HSET', gk(id), 'budget_microusd', ARGV[12]) end -- the version before names none
   g.late = ''
   local said = nil
   if word == 'approve_plan' then

@@ -51,7 +51,7 @@ end
 
 -- Reservations ---------------------------------------------------------------------------------------------
 -- A reservation is one field of g:<goal>:res (tokens|millionths of a dollar|ticket) and one member of the zset res;
--- reserved_tokens of the goal, and of its tenant's book, is their sum.   answers the three parts, or nil when it is not there any more
+-- reserved_tokens and reserved_microusd of the goal, and of its tenant's book, are their sums.   answers the three parts, or nil when it is not there any more
 local function unreserve(goal, call)
   local kept = rcall('HGET', gk(goal) .. ':res', call)
   rcall('ZREM', P .. 'res', goal .. '|' .. call)
@@ -61,6 +61,7 @@ local function unreserve(goal, call)
   -- Through %d: the negative of 0 is -0, which is no integer for Redis.
   local function less(key, field, n) rcall('HINCRBY', key, field, string.format('%d', -tonumber(n))) end
   less(gk(goal), 'reserved_tokens', tokens)
+  less(gk(goal), 'reserved_microusd', money)
   local book = P .. 'tb:' .. (rcall('HGET', gk(goal), 'tenant') or '')
   less(book, 'reserved_tokens', tokens)
   less(book, 'reserved_microusd', money)

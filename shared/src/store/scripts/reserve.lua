@@ -22,14 +22,20 @@ local function refused(budget, spent, reserved, asked, whose, what, park)
   end
   return { 'REFUSED', left, whose, what }
 end
-local v = redis.call('HMGET', gk(goal), 'budget_tokens', 'spent_tokens', 'reserved_tokens')
-local no = refused(tonumber(v[1]) or 0, tonumber(v[2]) or 0, tonumber(v[3]) or 0, tokens, 'goal', 'tokens', function(words)
-  goal_to_person(g, 'fleet', 'budget', words .. ' are left; answer with a higher budget_tokens', tonumber(ARGV[7]))
-end)
+local asked, name = { tokens = tokens, microusd = money }, { tokens = 'tokens', microusd = 'millionths of a dollar' }
+local no = nil
+for _, what in ipairs({ 'tokens', 'microusd' }) do
+  local v = redis.call('HMGET', gk(goal), 'budget_' .. what, 'spent_' .. what, 'reserved_' .. what)
+  -- Below zero: reserved by the version before, which kept no money of goals.
+  local reserved = math.max(tonumber(v[3]) or 0, 0)
+  no = no or refused(tonumber(v[1]) or 0, tonumber(v[2]) or 0, reserved, asked[what], 'goal', name[what], function(words)
+    goal_to_person(g, 'fleet', 'budget', words .. ' are left; answer with a higher budget_' .. what, tonumber(ARGV[7]))
+  end)
+end
 if no then return no end
 local b = book_of(g.tenant)
-for what, name in pairs({ tokens = 'tokens', microusd = 'millionths of a dollar' }) do
-  no = no or refused(b[what], b['spent_' .. what], b['reserved_' .. what], what == 'tokens' and tokens or money, 'tenant', name, function(words)
+for _, what in ipairs({ 'tokens', 'microusd' }) do
+  no = no or refused(b[what], b['spent_' .. what], b['reserved_' .. what], asked[what], 'tenant', name[what], function(words)
     -- It goes on when the period turns; a person has all the usual time after that.
     redis.call('ZADD', P .. 'tbp', b.till, goal)
     goal_to_person(g, 'fleet', 'tenant_budget', words .. ' of the tenant ' .. g.tenant .. ' for this ' .. b.period
@@ -40,6 +46,7 @@ end
 if no then return no end
 redis.call('HSET', gk(goal) .. ':res', call, ARGV[4] .. '|' .. ARGV[5] .. '|' .. id)
 redis.call('HINCRBY', gk(goal), 'reserved_tokens', tokens)
+redis.call('HINCRBY', gk(goal), 'reserved_microusd', money)
 redis.call('HINCRBY', b.book, 'reserved_tokens', tokens)
 redis.call('HINCRBY', b.book, 'reserved_microusd', money)
 redis.call('ZADD', P .. 'res', NOW + expiry, goal .. '|' .. call)
