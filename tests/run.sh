@@ -92,6 +92,22 @@ if ! cmp -s "$FUZZER" "$tools/fuzzer/installed.txt"; then
   cp "$FUZZER" "$tools/fuzzer/installed.txt"
 fi
 
+# A real MCP server, as its users install it (versions: tests/fixtures/mcp-server.txt). Its test fails without it.
+get_mcp_server() {
+  python3 -m pip --version >/dev/null 2>&1 || { echo "python3 has no pip"; return 1; }
+  local version; version="$(/usr/bin/python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')" || return 1
+  rm -rf "$tools/mcp-server-time.new"
+  python3 -m pip install -q --no-deps --only-binary :all: --python-version "$version" --disable-pip-version-check \
+    --root-user-action ignore --target "$tools/mcp-server-time.new" -r tests/fixtures/mcp-server.txt || return 1
+  cp tests/fixtures/mcp-server.txt "$tools/mcp-server-time.new/versions.txt"
+  rm -rf "$tools/mcp-server-time"
+  mv "$tools/mcp-server-time.new" "$tools/mcp-server-time"
+}
+if ! cmp -s tests/fixtures/mcp-server.txt "$tools/mcp-server-time/versions.txt"; then
+  say "fetching an MCP server from PyPI"
+  get_mcp_server || echo "NOT INSTALLED: the test tools::a_real_mcp_server_of_pypi_… fails for this"
+fi
+
 # --- Checks -------------------------------------------------------------------------------------------------------
 if [ $# -eq 0 ]; then
   say "format"

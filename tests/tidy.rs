@@ -21,6 +21,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("ticket", &["tool"]),
     ("goal", &["ticket"]),
     ("message", &["ticket", "goal"]),
+    ("role", &["ticket", "tool"]),
     ("prompt", &["ticket", "goal", "tool"]),
     ("planfile", &["ticket", "goal", "tool", "config"]),
     // What a program is told.

@@ -397,7 +397,7 @@ fn words(
     goal: &Goal,
     ticket: &Ticket,
     all: &[Ticket],
-    roles: &[roles::Role],
+    roles: &[shared::role::Role],
 ) -> Result<Vec<Message>, prompt::PromptError> {
     let roles: Vec<Value> =
         roles.iter().map(|r| json!({"name": r.name, "description": r.description})).collect();

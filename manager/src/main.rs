@@ -14,6 +14,7 @@ mod slots;
 mod step;
 #[cfg(test)]
 mod testing;
+mod webhooks;
 
 use shared::service::{self, Program};
 use std::process::ExitCode;

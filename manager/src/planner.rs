@@ -11,7 +11,6 @@ pub(crate) mod roles;
 pub(crate) mod route;
 
 use crate::calls::{Asked, Failure};
-use roles::Role;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use shared::config::Config;
@@ -19,6 +18,7 @@ use shared::goal::Goal;
 use shared::model::Model;
 use shared::planfile::PlanFile;
 use shared::prompt;
+use shared::role::Role;
 use shared::ticket::graph::{self, Known, Problem};
 use shared::ticket::{ReviewPolicy, TicketSpec};
 use std::collections::{BTreeMap, BTreeSet};

@@ -157,7 +157,7 @@ fn words(
     goal: &Goal,
     tickets: &[Ticket],
     news: &[News],
-    roles: &[roles::Role],
+    roles: &[shared::role::Role],
 ) -> Result<Vec<Message>, prompt::PromptError> {
     let roles: Vec<Value> =
         roles.iter().map(|r| json!({"name": r.name, "description": r.description})).collect();

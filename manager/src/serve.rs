@@ -5,6 +5,7 @@ use crate::dashboard;
 use crate::presence;
 use crate::slots::{LANE, Slots};
 use crate::step::Manager;
+use crate::webhooks::Sender;
 use anyhow::Context as _;
 use shared::blob::Blobs;
 use shared::model::Model;
@@ -37,6 +38,8 @@ pub(crate) async fn serve(context: service::Context) -> anyhow::Result<()> {
     if store.publish_tenants(&config.tenants).await.context("the tenants' limits")? {
         tracing::info!(named = config.tenants.of.len(), "limits of tenants published");
     }
+    let webhooks = Sender::new(&store, &config)?;
+    store.hooks_listen(webhooks.is_some()).await.context("redis")?;
     let listener = tokio::net::TcpListener::bind(&config.manager.listen)
         .await
         .with_context(|| format!("cannot listen on manager.listen = {}", config.manager.listen))?;
@@ -71,6 +74,9 @@ pub(crate) async fn serve(context: service::Context) -> anyhow::Result<()> {
     );
     beside.spawn(guarded(sweeping, &died));
     beside.spawn(api::files::clean_uploads(blobs.clone(), stop.clone()));
+    if let Some(webhooks) = webhooks {
+        beside.spawn(webhooks.run(stop.clone()));
+    }
     let live = config.manager.live_folder.clone();
     if !live.as_os_str().is_empty() {
         beside.spawn(crate::live::run(store.clone(), blobs.clone(), live, stop.clone()));

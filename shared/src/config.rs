@@ -11,6 +11,7 @@ mod tenants;
 mod tools;
 mod wake;
 mod web;
+mod webhooks;
 
 pub use crate::ticket::limits::{Limits, is_word};
 use crate::ticket::{Caps, ReviewPolicy, Tier};
@@ -25,6 +26,7 @@ pub use tenants::{Period, Tenant, TenantLimits, Tenants};
 pub use tools::Tools;
 pub use wake::Wake;
 pub use web::{Search, Web};
+pub use webhooks::Webhooks;
 
 /// All of it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -39,6 +41,7 @@ pub struct Config {
     pub tenants: Tenants,
     pub tools: Tools,
     pub egress: Egress,
+    pub webhooks: Webhooks,
     pub intake: Intake,
     pub manager: Manager,
     pub worker: Worker,
@@ -145,8 +148,10 @@ pub struct Worker {
     pub code_timeout_ms: u64,
     pub code_memory_bytes_max: u64,
     pub code_processes_max: u64,
-    /// Folder of role files (Markdown with front matter) beside the shipped ones; empty: none.
+    /// Folder of role files (Markdown with front matter) beside the shipped ones, read again when it changes; empty: none.
     pub roles_folder: PathBuf,
+    /// Folder of folders with a SKILL.md: a ticket gets those whose description fits it; empty: none.
+    pub knowledge_folder: PathBuf,
     /// Attempts are made below this folder.
     pub scratch_folder: PathBuf,
     /// Start although there is no sandbox: tickets that run code fail here, for a person to decide.
@@ -250,6 +255,7 @@ impl Default for Worker {
             code_memory_bytes_max: 1024 * 1024 * 1024,
             code_processes_max: 64,
             roles_folder: PathBuf::new(),
+            knowledge_folder: PathBuf::new(),
             scratch_folder: std::env::temp_dir().join("muster"),
             allow_no_sandbox: false,
         }
@@ -422,6 +428,9 @@ impl Config {
         }
         if let Err(problem) = self.egress.parsed() {
             return wrong("egress.allow", &problem);
+        }
+        if let Some((key, problem)) = self.webhooks.problem() {
+            return wrong(key, &problem);
         }
         if let Some((key, problem)) = self.intake.problem() {
             return wrong(key, &problem);

@@ -14,6 +14,7 @@ pub mod message;
 pub mod model;
 pub mod planfile;
 pub mod prompt;
+pub mod role;
 pub mod sandbox;
 pub mod service;
 pub mod store;

@@ -27,6 +27,7 @@ mod tenants;
 mod tickets;
 mod traits;
 mod waiter;
+mod webhooks;
 mod write_sets;
 
 pub use calls::*;
@@ -38,6 +39,7 @@ pub use reviewers::{Measured, ProbeKind, ProbeRecord, REVIEWER_DECISION, Reviewe
 pub use scripts::script_names;
 pub use tenants::TenantBook;
 pub use waiter::Waiter;
+pub use webhooks::{HOOK_VERSION, Hook};
 
 use crate::config;
 use keys::Keys;

@@ -289,6 +289,11 @@ pub struct Report {
     /// What the manager should know because the plan no longer fits; empty: it does. Scripts look for it by this name.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub plan_change: String,
+    /// Hash of what the agent was told at its start, and the blob of its parts; empty for direct calls.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub prompt_hash: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub prompt_ref: String,
 }
 
 /// One item of a verdict.

@@ -7,8 +7,8 @@ use serde_json::json;
 use shared::goal::NewGoal;
 use shared::message::Kind;
 use shared::store::{
-    ClaimRequest, Completion, Effect, Failure, Finish, Heard, Held, Lane, Measured, Permit, PersonDecision,
-    ProbeKind, ProbeRecord, Reservation, Store, Tokens, Turn,
+    ClaimRequest, Completion, Effect, Failure, Finish, Heard, Held, Hook, Lane, Measured, Permit,
+    PersonDecision, ProbeKind, ProbeRecord, Reservation, Store, Tokens, Turn,
 };
 use shared::ticket::patch::{Edit, NewTicket, PatchOp};
 use shared::ticket::{FailClass, ReviewPolicy};
@@ -138,6 +138,21 @@ async fn call_all(store: &Store) {
     let _ = store.tenant_book("acme").await;
     let _ = store.quotas().await;
     let _ = store.measure().await;
+    let _ = store.hooks_listen(true).await;
+    let _ = store.hooks_take(20, 15_000).await;
+    let hook = Hook {
+        v: 1,
+        id: format!("{}:1-0", id(1)),
+        goal: id(1),
+        ticket: "key".into(),
+        event: "handed_over".into(),
+        state: "needs_human".into(),
+        detail: "why".into(),
+        at_ms: 7,
+        tries: 1,
+    };
+    let _ = store.hook_again(&hook, 5_000).await;
+    let _ = store.hook_done(&hook.id).await;
     let _ = store.sweep(&shared::config::Lease::default()).await;
 }
 

@@ -6,6 +6,7 @@
     reason = "a failing test panics"
 )]
 
+mod actors;
 mod api_fuzz;
 mod arguments;
 mod browser;
@@ -42,5 +43,6 @@ mod state_machine;
 mod tenants;
 mod together;
 mod tools;
+mod webhooks;
 mod whole_goal;
 mod write_sets;

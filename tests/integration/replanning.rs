@@ -139,3 +139,46 @@ async fn an_obstacle_and_a_persons_note_change_the_plan_under_way() {
     fleet.no_panics().unwrap();
     fleet.oracle().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_finished_goal_goes_on_with_a_follow_up_on_its_files_and_conclusions() {
+    let tickets = vec![ticket("facts", &[]), ticket("whole", &["facts"])];
+    let more = "add a table of costs";
+    let model = Model::start(move |asked: &Asked| match asked.schema() {
+        "plan" => Some(plan(&tickets)),
+        "verdict" => Some(verdict(asked, true)),
+        "replan" if asked.says(more) => {
+            let mut costs = ticket("costs", &["facts"]);
+            costs["description"] = json!("write the table of costs");
+            Some(Answer::json(&json!({"reason": more, "add": [costs], "next": "go_on"})))
+        }
+        "" => Some(work(asked)),
+        _ => None,
+    })
+    .await
+    .unwrap();
+    let fleet = Fleet::plan().model(&model.url()).start().await.unwrap();
+    let api = fleet.api();
+    let goal = api.submit(&json!({"text": TEXT, "constraints": [CONSTRAINT]})).await.unwrap();
+    api.reaches(&goal, &["done"]).await.unwrap();
+    let before = api.files(&goal).await.unwrap();
+    let ran = fleet.muster(&["reopen", &goal, "--note", more]).await.unwrap();
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let added = |e: &LogEvent| e.event == "added" && e.key == "costs";
+    api.event(&goal, "the follow-up is planned", added).await.unwrap();
+    api.reaches(&goal, &["done"]).await.unwrap();
+    assert_eq!(api.ticket(&goal, "costs").await.unwrap().status, Status::Done);
+    // What was there stays, and the new ticket sees it, with goal and constraints as they were.
+    let after = api.files(&goal).await.unwrap();
+    assert!(before.iter().all(|file| after.contains(file)) && after.len() == before.len() + 1, "{after:?}");
+    let asked = model.asked();
+    let costs: Vec<&Asked> = asked.iter().filter(|a| key_of(a) == "costs").collect();
+    assert!(costs.iter().all(|a| a.says(TEXT) && a.says(CONSTRAINT) && a.says("outputs/whole.md")));
+    // What puts the deliverable together is done again, with the table; what it is made of is not.
+    let times = |key: &str| asked.iter().filter(|a| key_of(a) == key && a.turn() == 0).count();
+    assert_eq!((times("facts"), times("costs"), times("whole")), (1, 1, 2));
+    assert!(asked.iter().rfind(|a| key_of(a) == "whole").unwrap().says("report of costs"));
+    model.verify().unwrap();
+    fleet.no_panics().unwrap();
+    fleet.oracle().await.unwrap();
+}

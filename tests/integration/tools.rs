@@ -156,3 +156,99 @@ async fn an_agent_calls_a_tool_of_an_mcp_server_once_a_person_has_confirmed_it()
     fleet.no_panics().unwrap();
     fleet.oracle().await.unwrap();
 }
+
+/// Where tests/run.sh puts the server of PyPI (tests/fixtures/mcp-server.txt).
+fn real_server() -> String {
+    let me = std::env::current_exe().unwrap();
+    let target = me.ancestors().nth(3).unwrap();
+    let folder = target.join("tools/mcp-server-time");
+    assert!(
+        folder.join("mcp_server_time").is_dir(),
+        "{} is not there: run tests/run.sh, which installs it from PyPI. Without the registry this test cannot say anything",
+        folder.display()
+    );
+    folder.to_string_lossy().into_owned()
+}
+
+/// Environments of the processes whose command line names the server.
+fn environments() -> Vec<String> {
+    let mut found = vec![];
+    for process in std::fs::read_dir("/proc").unwrap().flatten() {
+        let read = |name: &str| std::fs::read(process.path().join(name)).unwrap_or_default();
+        let command = String::from_utf8_lossy(&read("cmdline")).into_owned();
+        // Not bubblewrap, whose command line holds the program's.
+        if command.contains("mcp_server_time") && command.starts_with("/usr/bin/python3") {
+            found.push(String::from_utf8_lossy(&read("environ")).replace('\0', "\n"));
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn a_real_mcp_server_of_pypi_gives_its_tools_and_sees_nothing_of_our_environment() {
+    let folder = real_server();
+    let start = format!(
+        "import sys; sys.path.insert(0, '{folder}'); sys.argv[1:] = ['--local-timezone', 'UTC']; import mcp_server_time; mcp_server_time.main()"
+    );
+    let config = format!(
+        "[[tools.mcp]]\nname = \"clock\"\nbundle = \"clock\"\ndescription = \"time zones\"\n\
+         command = [\"/usr/bin/python3\", \"-c\", \"{start}\"]\nfolders = [\"{folder}\"]\n\
+         reads = [\"get_current_time\", \"convert_time\"]\n[tools.mcp.env]\nTZ = \"UTC\"\n"
+    );
+    let seen = Arc::new(std::sync::Mutex::new(vec![]));
+    let into = Arc::clone(&seen);
+    let model = Model::start(move |asked: &Asked| {
+        let path = output_of("t");
+        let noon = json!({"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"});
+        Some(match asked.turn() {
+            0 => Answer::call("clock_convert_time", noon),
+            1 => {
+                // It lives as long as the attempt does.
+                into.lock().unwrap().extend(environments());
+                Answer::call("write_file", json!({"path": path, "content": asked.last_result()}))
+            }
+            _ => Answer::call("finish", json!({"status": "done", "summary": "told", "outputs": [path]})),
+        })
+    });
+    let model = model.await.unwrap();
+    let fleet =
+        Fleet::plan().model(&model.url()).file(&config).env("PLANTED", "hunter2").start().await.unwrap();
+    let api = fleet.api();
+    let goal = api.submit_plan("what time is it", &json!([ticket(&["clock", "files"])])).await.unwrap();
+    api.reaches(&goal, &["done"]).await.unwrap();
+    let first = &model.asked()[0];
+    for tool in ["clock_get_current_time", "clock_convert_time"] {
+        assert!(first.tools().contains(&tool), "{:?}", first.tools());
+    }
+    let heard = api.file(&goal, &output_of("t")).await.unwrap();
+    assert!(heard.contains("T21:00:00+09:00") && heard.contains("Asia/Tokyo"), "{heard}");
+    let seen = seen.lock().unwrap().clone();
+    assert!(!seen.is_empty(), "the server's process was found");
+    for environment in &seen {
+        let names: Vec<&str> =
+            environment.lines().filter_map(|l| l.split_once('=')).map(|(name, _)| name).collect();
+        assert!(names.contains(&"TZ"), "{names:?}");
+        let known = [
+            "PATH",
+            "HOME",
+            "TMPDIR",
+            "USER",
+            "LANG",
+            "LC_CTYPE",
+            "TZ",
+            "PWD",
+            "PYTHONDONTWRITEBYTECODE",
+            "PYTHONIOENCODING",
+            "MPLBACKEND",
+            "MPLCONFIGDIR",
+            "OMP_NUM_THREADS",
+            "OPENBLAS_NUM_THREADS",
+            "MALLOC_ARENA_MAX",
+        ];
+        assert!(names.iter().all(|name| known.contains(name)), "{names:?}");
+        assert!(!environment.contains("hunter2"), "{environment}");
+    }
+    model.verify().unwrap();
+    fleet.no_panics().unwrap();
+    fleet.oracle().await.unwrap();
+}

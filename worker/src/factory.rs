@@ -3,13 +3,13 @@
 //! The system prompt holds only what is the role's and the toolkit's, so that prefix caches hit (B7); everything
 //! of the ticket stands in the first user message, the date at its very end.
 
-mod role;
-
-pub(crate) use role::{Role, Roles};
+pub(crate) mod knowledge;
 
 use serde::Serialize;
+use serde_json::{Value, json};
 use shared::goal::Goal;
 use shared::prompt::{self, PromptError};
+use shared::role::Role;
 use shared::ticket::{Report, Ticket, Tier};
 use shared::tool::ToolDecl;
 
@@ -31,6 +31,9 @@ pub(crate) struct Actor {
     /// Hash of model, persona and toolkit: who it is on any machine, for "never reviewed by the actor that did
     /// the work".
     pub(crate) name: String,
+    /// Hash of all that it is told at its start, and the parts of that, for whoever looks into it later.
+    pub(crate) prompt_hash: String,
+    pub(crate) prompt_parts: Value,
 }
 
 /// What the actor is told beside role and ticket. All of it was read before; nothing is read here.
@@ -142,8 +145,14 @@ pub(crate) fn actor(
     )?;
     let task = task(role, ticket, situation)?;
     let name = name(persona, &tools, &model_name(tier));
+    let prompt_hash = prompt::hash(&[&system, &task]);
+    let names: Vec<&str> = tools.iter().map(|t| t.name.as_str()).collect();
+    let prompt_parts = json!({
+        "v": 1, "hash": prompt_hash, "actor": name, "role": role.name, "tier": tier.as_str(), "persona": persona,
+        "tools": names, "knowledge": situation.knowledge, "system": system, "task": task,
+    });
     let steps_max = role.max_steps.unwrap_or(situation.steps_max).min(situation.steps_max).max(1);
-    Ok(Actor { tier, tools, system, task, steps_max, name })
+    Ok(Actor { tier, tools, system, task, steps_max, name, prompt_hash, prompt_parts })
 }
 
 /// Who the actor was, when this model answered in the place of the one that it was made for.

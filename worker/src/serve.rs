@@ -1,6 +1,5 @@
 //! Wiring: what a worker needs, opened in order, then the engine until the stop.
 
-use crate::factory::Roles;
 use crate::tools::Catalogue;
 use crate::work::Worker;
 use anyhow::{Context as _, bail};
@@ -8,6 +7,7 @@ use shared::blob::Blobs;
 use shared::consumer::{self, Options, sweeper};
 use shared::message::Kind;
 use shared::model::Model;
+use shared::role::Library;
 use shared::sandbox::Sandbox;
 use shared::service::Context;
 use shared::store::Store;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// What could not be opened, with the way out; or that the engine died.
 pub(crate) async fn serve(ctx: Context) -> anyhow::Result<()> {
     let config = Arc::new(ctx.config);
-    let roles = Roles::load(&config.worker.roles_folder).context("worker.roles_folder")?;
+    let roles = Library::open(&config.worker.roles_folder).context("worker.roles_folder")?;
     let sandbox = sandbox(config.worker.allow_no_sandbox)?;
     let tools = Arc::new(Catalogue::new(&config).context("tools")?);
     let model = if config.model.is_configured() { Some(Model::new(&config.model)?) } else { None };

@@ -5,14 +5,16 @@ mod direct;
 
 use crate::agent::{self, Agent, End, Memory};
 use crate::effects::{Effects, Gate};
-use crate::factory::{self, Roles, Situation};
+use crate::factory::{self, Situation, knowledge};
 use crate::tools::write_set::{self, WriteSet};
 use crate::tools::{Catalogue, ToolBox, ToolError};
 use context::Read;
+use serde_json::Value;
 use shared::blob::Blobs;
 use shared::config::Config;
 use shared::consumer::{Handler, Job, Outcome};
 use shared::model::{Account, Model};
+use shared::role::Library;
 use shared::sandbox::Sandbox;
 use shared::store::{Store, StoreError};
 use shared::ticket::{FailClass, Report, Ticket};
@@ -22,6 +24,12 @@ use std::sync::Arc;
 /// A ticket waits this long when what we read it from does not answer.
 const OURS_DELAY_MS: u64 = 5_000;
 
+/// What an agent was told at its start: hash, and the blob of its parts.
+struct Prompt {
+    hash: String,
+    parts: String,
+}
+
 /// What every ticket is done with.
 pub(crate) struct Worker {
     pub(crate) store: Store,
@@ -30,7 +38,7 @@ pub(crate) struct Worker {
     pub(crate) model: Option<Model>,
     /// `None`: no code runs here.
     pub(crate) sandbox: Option<Sandbox>,
-    pub(crate) roles: Roles,
+    pub(crate) roles: Library,
     pub(crate) tools: Arc<Catalogue>,
     pub(crate) config: Arc<Config>,
 }
@@ -103,10 +111,16 @@ impl Worker {
         let model = &model.on_account(
             Account::new(&self.store, &ticket.goal, &ticket.task_id, &self.config.lease).keeping(&self.blobs),
         );
-        let Some(role) = self.roles.find(&ticket.role) else {
+        let roles = self.roles.now();
+        let Some(role) = roles.find(&ticket.role) else {
             return Err(End::not_retryable(format!("there is no role `{}` here", ticket.role)));
         };
         toolbox.show_images(self.config.model.images_max, self.config.model.image_bytes_max);
+        let skills = knowledge::chosen(&self.config.worker.knowledge_folder, ticket);
+        for (path, bytes) in knowledge::laid(&skills) {
+            let written = toolbox.attempt().write(&path, bytes).await;
+            written.map_err(|e| agent::broken("the attempt's folder", &e.to_string()))?;
+        }
         let files = context::files(toolbox.attempt());
         let todo = if role.reads_todo {
             Box::pin(read.todo(&self.store, toolbox.attempt().base())).await.map_err(|e| unavailable(&e))?
@@ -119,7 +133,7 @@ impl Worker {
             files: &files,
             todo: &todo,
             clashes: &clashes,
-            knowledge: "",
+            knowledge: &knowledge::words_for_prompt(&skills),
             effects: &effects.done(),
             date: &context::date(),
             steps_max: self.config.worker.steps_max,
@@ -127,14 +141,22 @@ impl Worker {
         let bundles = factory::bundles(role, ticket);
         Box::pin(toolbox.connect(&bundles)).await.map_err(|why| agent::broken("a tool server", &why))?;
         let offered = toolbox.declarations(&bundles);
-        let actor = factory::actor(role, ticket, &situation, offered, |tier| model.name(tier).to_owned())?;
+        let mut actor = factory::actor(role, ticket, &situation, offered, |tier| model.name(tier).to_owned())?;
         // A fleet that demands another model for the review compares models, not prompts.
         let other_model = self.config.reviewer.other_model;
         let own = model.name(actor.tier).to_owned();
         let name = if other_model { own.clone() } else { actor.name.clone() };
-        // It stands in the prompt by now.
-        drop((read, files, todo, clashes, bundles));
-        tracing::info!(role = role.name, actor = name, tier = actor.tier.as_str(), "agent begins");
+        tracing::info!(
+            role = role.name,
+            actor = name,
+            tier = actor.tier.as_str(),
+            prompt = actor.prompt_hash,
+            "agent begins"
+        );
+        // Kept, and not held while it waits: all of it stands in the prompt by now.
+        let parts = self.keep(ticket, &std::mem::take(&mut actor.prompt_parts)).await;
+        let prompt = Prompt { hash: actor.prompt_hash.clone(), parts };
+        drop((read, files, todo, clashes, bundles, skills));
         let mut agent =
             Agent { model, store: &self.store, job, toolbox, effects, memory, answered_by: String::new() };
         let (end, steps) = Box::pin(agent::run(&mut agent, actor)).await;
@@ -147,7 +169,25 @@ impl Worker {
                 factory::name_with(role, ticket, &offered, &by)
             }
         };
+        let end = match end {
+            End::Report(mut report) => {
+                (report.prompt_hash, report.prompt_ref) = (prompt.hash, prompt.parts);
+                End::Report(report)
+            }
+            other @ (End::Failed { .. } | End::Stopped | End::Parked(_)) => other,
+        };
         Ok((name, end, steps))
+    }
+
+    /// The parts of a prompt as a blob; empty when it could not be kept, which is no reason not to work.
+    async fn keep(&self, ticket: &Ticket, parts: &Value) -> String {
+        match self.blobs.put_soon(&ticket.goal, parts.to_string()).await {
+            Ok(reference) => reference,
+            Err(error) => {
+                tracing::warn!(%error, "parts of the prompt not kept");
+                String::new()
+            }
+        }
     }
 
     /// I7: what cannot run here is refused with its reason before anything is spent.

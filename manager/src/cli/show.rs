@@ -135,6 +135,8 @@ fn of_ticket(ticket: &Value, now: u64) -> String {
     let call = ticket.get("call").and_then(|c| c.get("tool")).and_then(Value::as_str);
     facts.add("by", call.map_or_else(|| text(ticket, "role").to_owned(), |tool| format!("tool {tool}")));
     facts.add("review", text(ticket, "review"));
+    let told = ticket.get("result").and_then(|r| r.get("prompt_hash")).and_then(Value::as_str);
+    facts.add("prompt", told.unwrap_or_default());
     let checks = items_of(ticket, "checklist");
     facts.list(
         "checks",

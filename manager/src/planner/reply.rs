@@ -19,6 +19,7 @@ pub(crate) fn ticket_schema(roles: &[String], bundles: &[String]) -> Value {
             "description": {"type": "string"},
             "expected_output": {"type": "string"},
             "role": {"type": "string", "enum": roles},
+            "persona": {"type": "string", "description": "only where no role fits: who does it instead, and how"},
             "tools": {"type": "array", "items": {"type": "string", "enum": bundles}},
             "outputs": {"type": "array", "items": {"type": "string"}, "description": "paths such as outputs/report.md"},
             "checks": {"type": "array", "items": check_schema()},

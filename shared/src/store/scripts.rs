@@ -106,6 +106,7 @@ scripts! {
     TENANTS = "tenants";
     TICKETS = "tickets";
     UNSERVED = "unserved";
+    WEBHOOKS = "webhooks";
     WRITE_SETS = "write_sets";
 }
 

@@ -7,7 +7,7 @@
 
 mod words;
 
-pub use words::{Answer, Call, Outcome, Redis, Replan, Role, Tool};
+pub use words::{Answer, Call, Outcome, Redis, Replan, Role, Tool, Webhook};
 
 use prometheus::proto::MetricFamily;
 use prometheus::{
@@ -46,6 +46,7 @@ struct All {
     reviewer_probes: IntCounterVec,
     http: IntCounterVec,
     replans: IntCounterVec,
+    webhooks: IntCounterVec,
     queue_wait: HistogramVec,
     run: HistogramVec,
     model_seconds: HistogramVec,
@@ -110,6 +111,7 @@ impl All {
             reviewer_probes: counter("muster_reviewer_probes_total", "Known deliverables put before this process's judge, by what it said", &["kind", "outcome"])?,
             http: counter("muster_http_requests_total", "API requests by class of status", &["status"])?,
             replans: counter("muster_replans_total", "Times that a model looked at a whole plan anew, by what came of it", &["outcome"])?,
+            webhooks: counter("muster_webhooks_total", "Calls of the configured address outside, by what became of them", &["outcome"])?,
             queue_wait: by_role("muster_queue_wait_seconds", "From ready to claimed, by the Redis clock")?,
             run: by_role("muster_run_seconds", "From claimed to the handler's outcome")?,
             model_seconds: by_role("muster_model_seconds", "Duration of a model call, waiting for its turn included")?,
@@ -152,6 +154,7 @@ pub fn begin(role: Role) {
             // Only a manager takes goals in and serves people.
             let _ = all.registry.register(Box::new(all.submitted.clone()));
             HTTP.iter().for_each(|class| drop(all.http.with_label_values(&[*class])));
+            Webhook::ALL.iter().for_each(|w| drop(all.webhooks.with_label_values(&[w.as_str()])));
             Replan::ALL.iter().for_each(|r| drop(all.replans.with_label_values(&[r.as_str()])));
         }
         Role::Worker => {
@@ -303,6 +306,11 @@ pub fn reviewer_probe(is_canary: bool, right: Option<bool>) {
 /// A look at a whole plan ended.
 pub fn replan(outcome: Replan) {
     ALL.replans.with_label_values(&[outcome.as_str()]).inc();
+}
+
+/// A call of the configured address outside ended.
+pub fn webhook(outcome: Webhook) {
+    ALL.webhooks.with_label_values(&[outcome.as_str()]).inc();
 }
 
 const HTTP: [&str; 5] = ["2xx", "3xx", "4xx", "5xx", "other"];

@@ -399,8 +399,7 @@ impl Session {
             conclusions,
             outputs,
             tool_calls: self.state.tool_calls.clone(),
-            steps_ref: String::new(),
-            plan_change: String::new(),
+            ..Report::default()
         }
     }
 

@@ -1,4 +1,5 @@
 use super::*;
+use shared::role::Roles;
 use shared::ticket::{Check, Counters, Status};
 use std::path::Path;
 
@@ -28,7 +29,7 @@ fn ticket() -> Ticket {
 
 fn make(ticket: &Ticket, change: impl FnOnce(&mut Situation<'_>)) -> Actor {
     let goal = goal();
-    let roles = Roles::load(Path::new("")).unwrap();
+    let (roles, _) = Roles::read(Path::new(""));
     let role = roles.find(&ticket.role).unwrap();
     let mut situation = Situation {
         goal: &goal,
@@ -69,6 +70,24 @@ fn b7_the_prefix_stays_the_same_bytes_up_to_the_tickets_own_part() {
     assert!(first.task.trim_end().ends_with("Date: 2026-01-31"), "the time stands last");
     let shared_prefix = first.task.bytes().zip(second.task.bytes()).take_while(|(a, b)| a == b).count();
     assert!(first.task[..shared_prefix].contains("at most 300 words"), "goal and constraints come first");
+}
+
+#[test]
+fn the_prompts_hash_is_that_of_its_parts_and_each_is_kept() {
+    let one = make(&ticket(), |s| s.knowledge = "## tides\n\nHigh water comes twice.");
+    let parts = &one.prompt_parts;
+    assert_eq!((&parts["hash"], &parts["role"]), (&json!(one.prompt_hash), &json!("summarizer")));
+    assert_eq!((&parts["system"], &parts["task"]), (&json!(one.system), &json!(one.task)));
+    assert!(
+        one.system.contains("High water comes twice.")
+            && parts["knowledge"].as_str().unwrap().contains("tides")
+    );
+    assert!(parts["persona"].as_str().is_some_and(|p| one.system.starts_with(p)), "{parts}");
+    assert_eq!(
+        one.prompt_hash,
+        make(&ticket(), |s| s.knowledge = "## tides\n\nHigh water comes twice.").prompt_hash
+    );
+    assert_ne!(one.prompt_hash, make(&ticket(), |_| {}).prompt_hash);
 }
 
 #[test]

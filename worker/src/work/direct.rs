@@ -62,11 +62,9 @@ pub(super) async fn run(
     End::Report(Box::new(Report {
         status: "done".into(),
         summary: prompt::clip(text.trim(), SUMMARY_CHARS_MAX),
-        conclusions: vec![],
         outputs: changed,
         tool_calls: BTreeMap::from([(call.tool.clone(), 1)]),
-        steps_ref: String::new(),
-        plan_change: String::new(),
+        ..Report::default()
     }))
 }
 

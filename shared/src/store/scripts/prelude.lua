@@ -119,11 +119,30 @@ end
 
 -- One entry a transition (L6); when it was is in the entry's id, by this clock. Always the same fields: the stream stores their names once a node then.
 local NOBODY = { id = '', key = '', epoch = '' }
+local HOOKS_MAX = 10000
+local HOOKED = { needs_human = true, awaiting_approval = true, done = true, failed = true, cancelled = true }
+-- What is told to the outside, if anybody sends it: what needs a person, and the end of a goal. The oldest go first.
+local function hook(goal, entry, word, t, to, detail)
+  if rcall('HGET', P .. 'ctl', 'hooks') ~= '1' then return end
+  local id = goal .. ':' .. entry
+  rcall('HSET', P .. 'hook', id, cjson.encode({ v = 1, id = id, goal = goal, ticket = t.key or '', event = word, state = to,
+    detail = string.sub(detail or '', 1, 1024), at_ms = NOW, tries = 0 }))
+  rcall('ZADD', P .. 'hooks', NOW, id)
+  if rcall('ZCARD', P .. 'hooks') > HOOKS_MAX then
+    local oldest = rcall('ZRANGE', P .. 'hooks', 0, 0)[1]
+    rcall('ZREM', P .. 'hooks', oldest)
+    rcall('HDEL', P .. 'hook', oldest)
+  end
+end
 local function event(goal, word, t, from, to, who, detail)
   t = t or NOBODY
   logged[goal] = true
-  rcall('XADD', gk(goal) .. ':ev', '*', 'event', word, 'ticket', t.id,
+  local entry = rcall('XADD', gk(goal) .. ':ev', '*', 'event', word, 'ticket', t.id,
     'key', t.key, 'epoch', t.epoch, 'from', from or '', 'to', to or '', 'who', who or '', 'detail', detail or '')
+  -- Of a ticket what waits for a person, of a goal (it has no key) its end too.
+  if HOOKED[to] and from ~= to and (t.id == '' or to == 'needs_human' or to == 'awaiting_approval') then
+    hook(goal, entry, word, t, to, detail)
+  end
 end
 
 -- The goal's manager hears of it: at most one entry a goal in q:manage, none while a manager holds it.

@@ -220,6 +220,29 @@ impl Replan {
     }
 }
 
+/// What became of a call of the configured address outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Webhook {
+    Heard,
+    /// It is sent again.
+    Again,
+    /// It was sent as often as `webhooks.tries_max` says.
+    GivenUp,
+}
+
+impl Webhook {
+    pub(super) const ALL: [Self; 3] = [Self::Heard, Self::Again, Self::GivenUp];
+
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Heard => "heard",
+            Self::Again => "again",
+            Self::GivenUp => "given_up",
+        }
+    }
+}
+
 /// What became of a call of Redis, beside an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Redis {
