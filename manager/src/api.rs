@@ -11,6 +11,7 @@ pub(crate) mod files;
 mod fleet;
 mod goals;
 mod history;
+mod memory;
 mod openapi;
 mod reviewers;
 mod submit;
@@ -103,6 +104,8 @@ pub(crate) fn router(api: Api, readiness: probe::Readiness) -> Router {
         .route("/v1/endpoints/{endpoint}/lift", post(fleet::lift))
         .route("/v1/tenants", get(tenants::list))
         .route("/v1/tenants/{tenant}/budget", post(tenants::budget))
+        .route("/v1/memory", get(memory::list).delete(memory::forget_all))
+        .route("/v1/memory/{lesson}", get(memory::show).post(memory::edit).delete(memory::forget))
         .route("/v1/reviewers", get(reviewers::list))
         .route("/v1/reviewers/{reviewer}", get(reviewers::show))
         .route("/v1/reviewers/{reviewer}/lift", post(reviewers::lift))

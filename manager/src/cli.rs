@@ -63,6 +63,8 @@ mod live;
 mod local;
 #[path = "cli/logs.rs"]
 mod logs;
+#[path = "cli/memory.rs"]
+mod memory;
 #[path = "cli/model.rs"]
 mod model;
 #[path = "cli/note.rs"]
@@ -215,6 +217,8 @@ enum Command {
     Token(token::Args),
     /// Who works here.
     Fleet(fleet::Args),
+    /// What finished goals taught.
+    Memory(memory::Args),
     /// How good those are who check the work.
     Reviewers(reviewers::Args),
     /// What could not be read.
@@ -333,6 +337,7 @@ async fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliError> {
         Command::Stats(args) => stats::run(ctx, args).await,
         Command::Token(args) => token::run(ctx, args).await,
         Command::Fleet(args) => fleet::run(ctx, args).await,
+        Command::Memory(args) => memory::run(ctx, args).await,
         Command::Reviewers(args) => reviewers::run(ctx, args).await,
         Command::DeadLetters(args) => dead_letters::run(ctx, args).await,
         Command::Audit(args) => audit::run(ctx, args).await,

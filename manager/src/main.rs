@@ -5,6 +5,7 @@ mod calls;
 mod dashboard;
 mod deliver;
 mod escalation;
+mod learn;
 mod live;
 mod planner;
 mod presence;

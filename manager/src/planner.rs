@@ -15,10 +15,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use shared::config::Config;
 use shared::goal::Goal;
+use shared::lesson;
 use shared::model::Model;
 use shared::planfile::PlanFile;
 use shared::prompt;
 use shared::role::Role;
+use shared::store::{Store, StoreError};
 use shared::ticket::graph::{self, Known, Problem};
 use shared::ticket::{ReviewPolicy, TicketSpec};
 use std::collections::{BTreeMap, BTreeSet};
@@ -100,11 +102,12 @@ pub(crate) async fn ask(
     config: &Config,
     goal: &Goal,
     files: Vec<Input>,
+    lessons: &[String],
     stop: &CancellationToken,
     on_bytes: &(dyn Fn() + Send + Sync),
 ) -> Asked<Proposal> {
     let roles = roles::known(&config.worker.roles_folder);
-    let messages = match words(goal, &roles, &files, config) {
+    let messages = match words(goal, &roles, &files, lessons, config) {
         Ok(messages) => messages,
         Err(error) => return Asked::failed(Failure::Ours(error.to_string())),
     };
@@ -113,6 +116,23 @@ pub(crate) async fn ask(
     let schema = reply::plan_schema(&names, &bundles.keys().cloned().collect::<Vec<_>>());
     let call = crate::calls::Call { model, tier: config.manager.tier, messages: &messages, stop, on_bytes };
     call.structured("plan", &schema, |value| check(value, goal, &names, config)).await
+}
+
+/// What the tenant's finished goals taught the planner, as far as it has to do with this one.
+///
+/// # Errors
+/// [`StoreError`] when Redis does not answer.
+pub(crate) async fn lessons(
+    store: &Store,
+    config: &Config,
+    tenant: &str,
+    text: &str,
+) -> Result<Vec<String>, StoreError> {
+    if config.memory.shown_max == 0 {
+        return Ok(vec![]);
+    }
+    let lessons = store.lessons(tenant, lesson::PLAN).await?;
+    Ok(lesson::fitting(&lessons, text, config.memory.shown_max).into_iter().map(lesson::shown).collect())
 }
 
 /// The validator of a model's plan: reading, the integrating ticket, soundness.
@@ -156,6 +176,7 @@ fn words(
     goal: &Goal,
     roles: &[Role],
     files: &[Input],
+    lessons: &[String],
     config: &Config,
 ) -> Result<Vec<shared::model::Message>, prompt::PromptError> {
     let bundles: Vec<Value> =
@@ -177,6 +198,7 @@ fn words(
             "constraints": goal.constraints,
             "files": &files[..files.len().min(FILES_SHOWN)],
             "files_more": files.len().saturating_sub(FILES_SHOWN),
+            "lessons": lessons,
             "conclusions": newest(&goal.conclusions),
             "notes": newest(&goal.notes),
         }),
@@ -238,7 +260,7 @@ mod tests {
     fn b5_i9_goal_and_constraints_stand_verbatim_in_the_planners_prompt() {
         let goal = goal();
         let roles = roles::known(std::path::Path::new(""));
-        let messages = words(&goal, &roles, &[Input::named("data/a.csv")], &Config::default()).unwrap();
+        let messages = words(&goal, &roles, &[Input::named("data/a.csv")], &[], &Config::default()).unwrap();
         let shared::model::Message::User(task) = &messages[1] else { panic!("no task") };
         assert!(
             task.contains(&goal.text) && task.contains(&goal.constraints[0]) && task.contains("data/a.csv")

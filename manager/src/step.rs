@@ -23,6 +23,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
+#[path = "step/learning.rs"]
+mod learning;
 #[path = "step/planning.rs"]
 mod planning;
 #[path = "step/replanning.rs"]
@@ -143,6 +145,9 @@ impl Manager {
             Err(Stop::GiveBack) => (Finish::Continue { decided: true }, 0),
             Err(Stop::Person { cause, detail }) => (step.to_person(cause, detail), read),
         };
+        if matches!(finish, Finish::Done) {
+            step.learn().await;
+        }
         step.finish(finish, read).await;
     }
 }

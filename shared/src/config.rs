@@ -6,6 +6,7 @@
 mod canaries;
 mod egress;
 mod intake;
+mod memory;
 mod model;
 mod tenants;
 mod tools;
@@ -18,6 +19,7 @@ use crate::ticket::{Caps, ReviewPolicy, Tier};
 pub use canaries::Canaries;
 pub use egress::{Allowed, Egress};
 pub use intake::{Intake, Intent};
+pub use memory::Memory;
 pub use model::{Dialect, Fallback, Images, Model, ModelPrice, Price, Wire};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize, Serializer};
@@ -43,6 +45,7 @@ pub struct Config {
     pub egress: Egress,
     pub webhooks: Webhooks,
     pub intake: Intake,
+    pub memory: Memory,
     pub manager: Manager,
     pub worker: Worker,
     pub reviewer: Reviewer,

@@ -1,7 +1,7 @@
 //! What at least two of Muster's programs use. Module map and nothing else.
 //!
 //! Who may import whom stands in ARCHITECTURE.md and is enforced by `tests/tidy.rs`:
-//! `ticket, goal, message, tool, prompt, planfile` are pure; `codec -> message`; `store -> codec, ticket, message`;
+//! `ticket, goal, lesson, message, tool, prompt, planfile` are pure; `codec -> message`; `store -> codec, ticket, message`;
 //! `model -> store`; `workspace -> store, blob, sandbox`; `consumer -> store, service`.
 
 pub mod blob;
@@ -10,6 +10,7 @@ pub mod config;
 pub mod consumer;
 pub mod egress;
 pub mod goal;
+pub mod lesson;
 pub mod message;
 pub mod model;
 pub mod planfile;

@@ -15,6 +15,7 @@ mod keys;
 mod ledger;
 mod link;
 mod measure;
+mod memory;
 mod people;
 mod quota;
 mod reply;

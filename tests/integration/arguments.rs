@@ -5,6 +5,7 @@ use harness::desk::{Desk, REVIEW, WORK, completion, decision, spec};
 use harness::turnstile::Turnstile;
 use serde_json::json;
 use shared::goal::NewGoal;
+use shared::lesson::Lesson;
 use shared::message::Kind;
 use shared::store::{
     ClaimRequest, Completion, Effect, Failure, Finish, Heard, Held, Hook, Lane, Measured, Permit,
@@ -117,6 +118,11 @@ async fn call_all(store: &Store) {
     let tenants = json!({"in_flight_max": 4, "of": {"acme": {"budget_tokens": 100, "budget_period": "day"}}});
     let _ = store.publish_tenants(&serde_json::from_value(tenants).unwrap()).await;
     let _ = store.raise_tenant("acme", Some(1_000), None).await;
+    let lesson = Lesson { v: 1, id: id(12), kind: "plan".into(), text: "a text".into(), ..Lesson::default() };
+    let _ = store.learn("acme", std::slice::from_ref(&lesson), 500).await;
+    let _ = store.edit_lesson("acme", &lesson).await;
+    let _ = store.forget_lesson("acme", &id(12)).await;
+    let _ = store.forget_lessons("acme").await;
     let judge = "judge:00112233";
     let _ = store.probe_due(judge, 2, "test-model", "standard").await;
     let _ = store.reviewed(judge).await;

@@ -24,6 +24,7 @@ mod governor;
 mod harness_self;
 mod intake;
 mod ledger;
+mod memory;
 mod metrics;
 mod model_cases;
 mod model_check;

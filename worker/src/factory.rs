@@ -49,6 +49,8 @@ pub(crate) struct Situation<'a> {
     pub(crate) clashes: &'a [String],
     /// Knowledge texts chosen for it.
     pub(crate) knowledge: &'a str,
+    /// What earlier work of its kind taught, best first.
+    pub(crate) lessons: &'a [String],
     /// Calls with an effect outside that earlier attempts made, with what they answered.
     pub(crate) effects: &'a [String],
     /// `2026-01-31`.
@@ -81,6 +83,7 @@ struct TaskPart<'a> {
     constraints: &'a [String],
     ticket: TicketPart<'a>,
     checklist: Vec<String>,
+    lessons: &'a [String],
     todo: &'a str,
     conclusions: &'a [String],
     needs: Vec<NeedPart>,
@@ -199,6 +202,7 @@ fn task(role: &Role, ticket: &Ticket, situation: &Situation<'_>) -> Result<Strin
             outputs: &ticket.outputs,
         },
         checklist: checklist(ticket),
+        lessons: situation.lessons,
         todo: if role.reads_todo { situation.todo } else { "" },
         conclusions: facts,
         needs: situation.needs.iter().map(need).collect(),

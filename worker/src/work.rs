@@ -127,6 +127,9 @@ impl Worker {
         } else {
             String::new()
         };
+        let lessons = context::lessons(&self.store, &self.config.memory, &read.goal, ticket)
+            .await
+            .map_err(|e| unavailable(&e))?;
         let situation = Situation {
             goal: &read.goal,
             needs: &read.needs,
@@ -134,6 +137,7 @@ impl Worker {
             todo: &todo,
             clashes: &clashes,
             knowledge: &knowledge::words_for_prompt(&skills),
+            lessons: &lessons,
             effects: &effects.done(),
             date: &context::date(),
             steps_max: self.config.worker.steps_max,
@@ -141,7 +145,8 @@ impl Worker {
         let bundles = factory::bundles(role, ticket);
         Box::pin(toolbox.connect(&bundles)).await.map_err(|why| agent::broken("a tool server", &why))?;
         let offered = toolbox.declarations(&bundles);
-        let mut actor = factory::actor(role, ticket, &situation, offered, |tier| model.name(tier).to_owned())?;
+        let mut actor =
+            factory::actor(role, ticket, &situation, offered, |tier| model.name(tier).to_owned())?;
         // A fleet that demands another model for the review compares models, not prompts.
         let other_model = self.config.reviewer.other_model;
         let own = model.name(actor.tier).to_owned();
@@ -156,7 +161,7 @@ impl Worker {
         // Kept, and not held while it waits: all of it stands in the prompt by now.
         let parts = self.keep(ticket, &std::mem::take(&mut actor.prompt_parts)).await;
         let prompt = Prompt { hash: actor.prompt_hash.clone(), parts };
-        drop((read, files, todo, clashes, bundles, skills));
+        drop((read, files, todo, clashes, bundles, skills, lessons));
         let mut agent =
             Agent { model, store: &self.store, job, toolbox, effects, memory, answered_by: String::new() };
         let (end, steps) = Box::pin(agent::run(&mut agent, actor)).await;

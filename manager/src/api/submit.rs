@@ -331,7 +331,8 @@ async fn propose(
             Err(failure) => Err(ApiError::unavailable(format!("the model did not classify: {failure}"))),
         };
     }
-    let asked = planner::ask(model, &api.config, &goal, files, &api.stop, &|| {}).await;
+    let lessons = planner::lessons(&api.store, &api.config, &goal.tenant, &goal.text).await?;
+    let asked = planner::ask(model, &api.config, &goal, files, &lessons, &api.stop, &|| {}).await;
     match asked.outcome {
         Ok(proposal) => Ok(Ok(proposal.specs)),
         Err(failure) if failure.is_unusable() => Ok(Err(failure.problems())),

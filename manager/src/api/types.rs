@@ -8,6 +8,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use shared::goal::{DeadlinePolicy, Goal, Intake};
+use shared::lesson::Lesson;
 use shared::store::{
     Consumer, DeadLetter, Endpoint, Gauges, LogEvent, OpenDecision, PersonDecision, ProbeRecord,
     ReviewerBook, TenantBook, Used, Violation,
@@ -207,6 +208,27 @@ pub(crate) struct Ack {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Inbox {
     pub(crate) decisions: Vec<OpenDecision>,
+}
+
+/// Answer to `GET /v1/memory`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LessonList {
+    pub(crate) tenant: String,
+    /// Newest first.
+    pub(crate) lessons: Vec<Lesson>,
+}
+
+/// `POST /v1/memory/{lesson}`: a person's words in its place.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EditLesson {
+    pub(crate) text: String,
+}
+
+/// Answer to `DELETE /v1/memory` and `DELETE /v1/memory/{lesson}`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Forgotten {
+    pub(crate) lessons: u64,
 }
 
 /// Answer to `GET /v1/reviewers`.

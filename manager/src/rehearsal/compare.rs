@@ -7,8 +7,9 @@ use regex::Regex;
 use serde_json::Value;
 use std::sync::LazyLock;
 
-/// Headings whose parts tell how far the others are (`shared/src/prompt`).
-const STANDING: [&str; 5] = [
+/// Headings whose parts tell how far the others are, or what the fleet had learnt by then (`shared/src/prompt`).
+const STANDING: [&str; 6] = [
+    "# What earlier work of this kind taught",
     "# Where the goal stands",
     "# Facts that others confirmed",
     "# Files in the workspace",

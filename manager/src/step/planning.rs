@@ -78,8 +78,10 @@ impl Step<'_> {
         }
         let model = &self.may_ask("")?;
         let files = self.inputs().await?;
-        let beat = || self.pulse.beat();
-        let asked = planner::ask(model, &self.manager.config, &self.goal, files, &self.cut, &beat).await;
+        let (beat, config) = (|| self.pulse.beat(), &self.manager.config);
+        let (store, goal) = (&self.manager.store, &self.goal);
+        let lessons = self.patiently(|| planner::lessons(store, config, &goal.tenant, &goal.text)).await?;
+        let asked = planner::ask(model, config, goal, files, &lessons, &self.cut, &beat).await;
         self.book("", &asked.records).await;
         match asked.outcome {
             Ok(proposal) => Ok(Stored::new("model", proposal.raw, proposal.specs)),

@@ -89,6 +89,7 @@ scripts! {
     MANAGE_CLAIM = "manage_claim";
     MANAGE_FINISH = "manage_finish";
     MEASURE = "measure";
+    MEMORY = "memory";
     OUTCOME = "outcome";
     PATCH = "patch";
     PLAN_STORE = "plan_store";

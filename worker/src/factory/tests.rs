@@ -38,6 +38,7 @@ fn make(ticket: &Ticket, change: impl FnOnce(&mut Situation<'_>)) -> Actor {
         todo: "",
         clashes: &[],
         knowledge: "",
+        lessons: &[],
         effects: &[],
         date: "2026-01-31",
         steps_max: 30,

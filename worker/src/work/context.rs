@@ -1,6 +1,8 @@
 //! What an actor is told beside its ticket: the goal, what its needs delivered, the files, where the goal stands.
 
+use shared::config;
 use shared::goal::Goal;
+use shared::lesson;
 use shared::store::{Store, StoreError};
 use shared::ticket::Ticket;
 use shared::workspace::{Attempt, Manifest, todo_md};
@@ -35,6 +37,21 @@ impl Read {
         let tickets = store.all_tickets(&self.goal.id).await?;
         Ok(todo_md(&self.goal, &tickets, accepted, &self.goal.language))
     }
+}
+
+/// What earlier work of the ticket's kind taught the tenant, as far as it has to do with the ticket.
+pub(super) async fn lessons(
+    store: &Store,
+    memory: &config::Memory,
+    goal: &Goal,
+    ticket: &Ticket,
+) -> Result<Vec<String>, StoreError> {
+    if memory.shown_max == 0 {
+        return Ok(vec![]);
+    }
+    let lessons = store.lessons(&goal.tenant, lesson::kind_of(&ticket.role)).await?;
+    let task = format!("{} {}", ticket.description, ticket.expected_output);
+    Ok(lesson::fitting(&lessons, &task, memory.shown_max).into_iter().map(lesson::shown).collect())
 }
 
 /// What stands in the folder, sorted by path.
