@@ -141,7 +141,7 @@ pub enum Shape {
 impl Shape {
     fn streams(self, asked: &Asked) -> bool {
         let in_turn = match self {
-            Self::Mixed => asked.nth % 2 == 0,
+            Self::Mixed => asked.nth.is_multiple_of(2),
             Self::Streamed => true,
             Self::Whole => false,
         };

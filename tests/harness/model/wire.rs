@@ -18,7 +18,7 @@ pub(super) async fn respond(asked: &Asked, answer: Answer, streamed: bool) -> Re
         Answer::When(mut go, then) => {
             // A test that has ended says nothing more.
             let _ = go.wait_for(|go| *go).await;
-            Box::pin(respond(asked, *then)).await
+            Box::pin(respond(asked, *then, streamed)).await
         }
         Answer::Raw { status, headers, body } => {
             let mut response = Response::builder().status(StatusCode::from_u16(status).unwrap_or_default());
