@@ -150,3 +150,56 @@ async fn q31_a_dead_owners_tickets_come_back_after_the_lease_whatever_their_run_
     back.await.unwrap();
     desk.oracle().await.unwrap();
 }
+
+#[tokio::test]
+async fn q50_due_times_hold_and_no_metric_is_negative_on_hosts_an_hour_off() {
+    // Who plans and who works, an hour ahead and an hour behind; who reviews and sweeps, the other way round.
+    let plan = Fleet::plan().managers(0).workers(0).reviewers(0).lease(|lease| lease.retry_delay_ms = 700);
+    let mut fleet = plan.start().await.unwrap();
+    let library = preload::build("clock/shift.c", fleet.folder()).unwrap();
+    let library = library.to_string_lossy();
+    for (role, shift) in [(Role::Manager, "3600"), (Role::Worker, "-3600"), (Role::Reviewer, "3600")] {
+        let settings = [("LD_PRELOAD", &*library), ("CLOCK_SHIFT_S", shift)];
+        fleet.add_program_with(role, &settings).unwrap();
+    }
+    fleet.ready().await.unwrap();
+    let api = fleet.api();
+    let fails = harness::script::direct("fails", &[], "data/f.txt", "raise SystemExit(1)");
+    let goal = api.submit_plan("an hour off", &json!([fails, slow("long", &[], 2.0)])).await.unwrap();
+    let tried = |e: &shared::store::LogEvent| e.key == "fails" && e.event == "claimed";
+    wait::until("it is tried three times", scale().patience(), async || {
+        let events = api.events(&goal).await?;
+        Ok((events.iter().filter(|e| tried(e)).count() >= 3).then_some(()))
+    })
+    .await
+    .unwrap();
+    let events = api.events(&goal).await.unwrap();
+    // Each wait is as long as it was meant, doubled each time: neither nothing nor an hour.
+    let mut failed_ms = None;
+    let mut waits = vec![];
+    for event in events.iter().filter(|e| e.key == "fails") {
+        match event.event.as_str() {
+            "claimed" => waits.extend(failed_ms.take().map(|at: u64| event.at_ms - at)),
+            _ if event.from == "running" => failed_ms = Some(event.at_ms),
+            _ => {}
+        }
+    }
+    assert_eq!(waits.len(), 2, "{events:?}");
+    assert!(waits[0] >= 700 && waits[1] >= 1_400 && waits.iter().all(|ms| *ms < 60_000), "{waits:?}");
+    let long = api.event(&goal, "the other one ends", |e| e.key == "long" && e.to == "done").await;
+    long.unwrap();
+    let long = api.ticket(&goal, "long").await.unwrap();
+    assert_eq!((long.attempts, long.counters.losses), (1, 0), "no lease lapsed");
+    for role in [Role::Manager, Role::Worker, Role::Reviewer] {
+        let at = format!("http://127.0.0.1:{}/metrics", fleet.program(role, 0).port());
+        let text = reqwest::get(at).await.unwrap().text().await.unwrap();
+        for line in text.lines().filter(|line| line.starts_with("muster_")) {
+            let value: f64 = line.rsplit(' ').next().unwrap().parse().unwrap();
+            let is_age = ["_wait_seconds_sum", "oldest_ready", "overdue", "sweep_age"]
+                .iter()
+                .any(|w| line.contains(w));
+            assert!(value >= 0.0 && (!is_age || value < 600.0), "{role:?}: {line}");
+        }
+    }
+    fleet.oracle().await.unwrap();
+}

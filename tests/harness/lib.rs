@@ -13,6 +13,7 @@ pub mod preload;
 pub mod process;
 pub mod prometheus;
 pub mod proxy;
+pub mod python;
 pub mod redis;
 pub mod resp;
 pub mod scale;

@@ -3,6 +3,8 @@
 
 use harness::desk::{Desk, WORK, expect, independent};
 use harness::prometheus::deploy;
+use harness::python;
+use serde_json::{Value, json};
 use shared::config::Config;
 use shared::service::DRAIN_SLACK_MS;
 use shared::store::Written;
@@ -43,19 +45,20 @@ fn stop_s() -> i64 {
 
 #[test]
 fn every_file_parses_and_names_settings_that_exist() {
-    let settings: serde_json::Value = serde_json::to_value(Config::default()).unwrap();
+    let settings: Value = serde_json::to_value(Config::default()).unwrap();
     let variable = regex::Regex::new(r"\bMUSTER_([A-Z]+)__([A-Z_]+)\b").unwrap();
     let (mut parsed, mut named) = (0, BTreeSet::new());
     for (path, text) in files() {
         let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default();
         match extension {
-            "yml" | "yaml" => {
+            // A chart's templates are no YAML before they are rendered.
+            "yml" | "yaml" if !path.components().any(|c| c.as_os_str() == "templates") => {
                 let documents = YamlLoader::load_from_str(&text);
                 assert!(documents.is_ok_and(|d| !d.is_empty()), "{} is no YAML", path.display());
                 parsed += 1;
             }
             "json" => {
-                let value: Result<serde_json::Value, _> = serde_json::from_str(&text);
+                let value: Result<Value, _> = serde_json::from_str(&text);
                 value.unwrap_or_else(|e| panic!("{}: {e}", path.display()));
                 parsed += 1;
             }
@@ -82,12 +85,12 @@ fn every_way_to_run_it_waits_longer_than_a_drain() {
     let grace = compose["x-fleet"]["stop_grace_period"].as_str().unwrap().trim_end_matches('s');
     assert!(grace.parse::<i64>().unwrap() > stop_s(), "{grace}");
     let mut deployments = BTreeSet::new();
-    for document in documents("kubernetes/fleet.yaml") {
-        if document["kind"].as_str() == Some("Deployment") {
-            let pod = &document["spec"]["template"]["spec"];
+    for manifest in python::chart(&json!({})).unwrap() {
+        if manifest["kind"] == "Deployment" {
+            let pod = &manifest["spec"]["template"]["spec"];
             assert!(pod["terminationGracePeriodSeconds"].as_i64().unwrap() > stop_s());
-            assert_eq!(pod["securityContext"]["runAsNonRoot"].as_bool(), Some(true));
-            deployments.insert(document["metadata"]["name"].as_str().unwrap().to_owned());
+            assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+            deployments.insert(manifest["metadata"]["name"].as_str().unwrap().to_owned());
         }
     }
     let scaled: BTreeSet<String> = scalers().into_iter().map(|(target, ..)| target).collect();
@@ -176,17 +179,44 @@ fn bubblewrap_starts_under_the_seccomp_profile_and_the_hosts_calls_are_refused()
 
 /// Target, key and tickets a replica of each scaler.
 fn scalers() -> Vec<(String, String, u64)> {
-    let documents = documents("kubernetes/scaler.yaml");
-    let scaled = documents.iter().filter(|d| d["kind"].as_str() == Some("ScaledObject"));
-    let found = scaled.map(|object| {
+    let manifests = python::chart(&json!({})).unwrap();
+    let scaled = manifests.iter().filter(|m| m["kind"] == "ScaledObject").map(|object| {
         let trigger = &object["spec"]["triggers"][0];
-        assert_eq!(trigger["type"].as_str(), Some("redis"));
+        assert_eq!(trigger["type"], "redis");
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
         let meta = &trigger["metadata"];
-        let text = |value: &Yaml| value.as_str().unwrap().to_owned();
         let target = text(&object["spec"]["scaleTargetRef"]["name"]);
         (target, text(&meta["listName"]), text(&meta["listLength"]).parse().unwrap())
     });
-    found.collect()
+    scaled.collect()
+}
+
+#[test]
+fn the_chart_is_what_kubernetes_and_keda_take() {
+    let said = python::deploy(&["validate"]).unwrap();
+    assert!(said.trim().trim_end_matches(" manifests").parse::<u32>().unwrap() > 40, "{said}");
+    // Without KEDA somebody is there all the same.
+    for manifest in python::chart(&json!({"keda": false})).unwrap() {
+        assert_ne!(manifest["kind"], "ScaledObject");
+        if manifest["kind"] == "Deployment" {
+            assert!(manifest["spec"]["replicas"].as_u64().unwrap() > 0, "{manifest}");
+        }
+    }
+}
+
+#[test]
+fn compose_and_dockerfile_are_what_their_tools_take() {
+    let services = python::deploy(&["compose"]).unwrap();
+    for service in ["manager", "redis", "reviewer", "worker"] {
+        assert!(services.contains(service), "{services}");
+    }
+    let lint =
+        |file: &std::path::Path| python::run(Command::new(python::tool("hadolint").unwrap()).arg(file));
+    lint(&deploy().join("Dockerfile")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let bad = folder.path().join("Dockerfile");
+    std::fs::write(&bad, "FROM debian:latest\nRUN cd /tmp && sudo apt-get install x\n").unwrap();
+    assert!(lint(&bad).unwrap_err().to_string().contains("DL3007"));
 }
 
 /// What KEDA's Redis scaler asks: the size of whatever stands at the key, by its type.
@@ -198,7 +228,7 @@ const SIZE: &str = "local kind = redis.call('TYPE', KEYS[1]).ok \
 async fn q53_a_busy_but_empty_lane_is_not_scaled_in() {
     let desk = Desk::start().await.unwrap();
     let (target, key, slots) = scalers().remove(0);
-    assert_eq!(target, "muster-worker");
+    assert_eq!(target, "muster-worker-default");
     assert_eq!(slots, Config::default().worker.slots as u64, "one replica's worth of tickets");
     // What the scaler asks for: 0 is the way to zero pods.
     let replicas = async || {

@@ -7,6 +7,7 @@
 )]
 
 mod actors;
+mod alerts;
 mod api_fuzz;
 mod arguments;
 mod browser;

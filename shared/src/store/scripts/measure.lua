@@ -1,4 +1,4 @@
-#!lua flags=allow-oom
+#!lua flags=no-writes,allow-oom
 -- measure: 'fleet' | 'lane' lane | 'leases' from | 'goals' from, statuses… | 'asks' from. Reads only; a page at most a call (L7).
 -- fleet answers {sweep age, longest overdue, delayed, asks, live goals, dead letters, reserved calls, goals for a manager}
 -- lane answers {demand, live consumers, age of its oldest ready delivery}, the age among those goals whose turn is near
