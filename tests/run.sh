@@ -18,14 +18,10 @@ command -v python3 >/dev/null || missing+=(python3)
 command -v cc >/dev/null || missing+=(gcc libc6-dev)
 command -v promtool >/dev/null || missing+=(prometheus)
 command -v systemd-analyze >/dev/null || missing+=(systemd)
-<<<<<<< ours
 command -v chromium >/dev/null || missing+=(chromium)
 command -v chromedriver >/dev/null || missing+=(chromium-driver)
 command -v npm >/dev/null || missing+=(npm)
 python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
-=======
-python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
->>>>>>> theirs
 /usr/bin/python3 -c 'import seccomp' 2>/dev/null || missing+=(python3-seccomp)
 if [ ${#missing[@]} -gt 0 ]; then
   command -v apt-get >/dev/null || die "missing: ${missing[*]}. Install them with your package manager and run this again"
@@ -70,7 +66,6 @@ if ! cargo nextest --version >/dev/null 2>&1; then
   get_nextest || echo "not available here: cargo test runs the tests"
 fi
 
-<<<<<<< ours
 # axe-core (MPL-2.0), which looks at the dashboard's pages in the browser: fetched, never shipped.
 AXE=4.14.1
 AXE_SHA512=1477dafa598d8d065f273d6af302aa203c02e83131707b7fa648cd41bd3d6b734f8c22a0dab86ee6a6f64b8afbe804b214d36db85a2826965edfb3a0b9d546b5
@@ -95,7 +90,8 @@ if ! cmp -s "$FUZZER" "$tools/fuzzer/installed.txt"; then
   python3 -m venv "$tools/fuzzer"
   "$tools/fuzzer/bin/pip" install -q --disable-pip-version-check --only-binary :all: --no-deps -r "$FUZZER" || die "schemathesis cannot be installed"
   cp "$FUZZER" "$tools/fuzzer/installed.txt"
-=======
+fi
+
 # Tools that come as Python packages, pinned; anew when the list changes.
 python="$tools/python"
 if ! cmp -s tests/python/requirements.txt "$python/installed.txt"; then
@@ -104,7 +100,6 @@ if ! cmp -s tests/python/requirements.txt "$python/installed.txt"; then
   python3 -m venv "$python"
   "$python/bin/python" -m pip install -q --no-deps --only-binary :all: --disable-pip-version-check -r tests/python/requirements.txt
   cp tests/python/requirements.txt "$python/installed.txt"
->>>>>>> theirs
 fi
 
 # A real MCP server, as its users install it (versions: tests/fixtures/mcp-server.txt). Its test fails without it.

@@ -140,6 +140,18 @@ const OPERATIONS: &[Operation] = &[
         Json("TenantBudget"),
         Gives::Json("Raised"),
     ),
+    op("get", "/v1/memory", Read, "What finished goals taught", Nothing, Gives::Json("LessonList")),
+    op("delete", "/v1/memory", Decide, "Forget all of it", Nothing, Gives::Json("Forgotten")),
+    op("get", "/v1/memory/{lesson}", Read, "One lesson", Nothing, Gives::Json("Lesson")),
+    op(
+        "post",
+        "/v1/memory/{lesson}",
+        Decide,
+        "Other words in its place",
+        Json("EditLesson"),
+        Gives::Json("Lesson"),
+    ),
+    op("delete", "/v1/memory/{lesson}", Decide, "Forget it", Nothing, Gives::Json("Forgotten")),
     op(
         "get",
         "/v1/reviewers",
@@ -314,6 +326,13 @@ fn query(path: &str, method: &str) -> Vec<(&'static str, Value, &'static str)> {
         ],
         ("get", "/v1/goals/{goal}/calls/{call}") => {
             vec![("after", position, "the id of an event before the call's")]
+        }
+        (_, "/v1/memory") | (_, "/v1/memory/{lesson}") => {
+            let mut asked = vec![("tenant", json!({"type": "string"}), "whose; empty: the token's own")];
+            if method == "get" && path == "/v1/memory" {
+                asked.push(("kind", json!({"type": "string"}), "only those of this role, or of plans"));
+            }
+            asked
         }
         _ => vec![],
     }
