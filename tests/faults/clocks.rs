@@ -190,9 +190,10 @@ async fn q50_due_times_hold_and_no_metric_is_negative_on_hosts_an_hour_off() {
     long.unwrap();
     let long = api.ticket(&goal, "long").await.unwrap();
     assert_eq!((long.attempts, long.counters.losses), (1, 0), "no lease lapsed");
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
     for role in [Role::Manager, Role::Worker, Role::Reviewer] {
         let at = format!("http://127.0.0.1:{}/metrics", fleet.program(role, 0).port());
-        let text = reqwest::get(at).await.unwrap().text().await.unwrap();
+        let text = http.get(at).send().await.unwrap().text().await.unwrap();
         for line in text.lines().filter(|line| line.starts_with("muster_")) {
             let value: f64 = line.rsplit(' ').next().unwrap().parse().unwrap();
             let is_age = ["_wait_seconds_sum", "oldest_ready", "overdue", "sweep_age"]
