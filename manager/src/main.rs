@@ -7,6 +7,7 @@ mod deliver;
 mod escalation;
 mod learn;
 mod live;
+mod mcp;
 mod planner;
 mod presence;
 mod replan;

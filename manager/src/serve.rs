@@ -2,6 +2,7 @@
 
 use crate::api::{self, Api};
 use crate::dashboard;
+use crate::mcp;
 use crate::presence;
 use crate::slots::{LANE, Slots};
 use crate::step::Manager;
@@ -87,7 +88,7 @@ pub(crate) async fn serve(context: service::Context) -> anyhow::Result<()> {
         Api::new(store.clone(), blobs, Arc::clone(&config), model, stop.clone()),
         readiness.clone(),
     );
-    let router = dashboard::before(router, stop.clone());
+    let router = mcp::router(router.clone()).fallback_service(dashboard::before(router, stop.clone()));
     let ended = stop.clone();
     let mut server = tokio::spawn(async move {
         axum::serve(listener, router).with_graceful_shutdown(ended.cancelled_owned()).await

@@ -25,6 +25,7 @@ mod governor;
 mod harness_self;
 mod intake;
 mod ledger;
+mod mcp_server;
 mod memory;
 mod metrics;
 mod model_cases;
