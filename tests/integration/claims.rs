@@ -30,12 +30,16 @@ async fn a_claimed_ticket_is_what_its_hash_holds() {
     let mut late = rich.clone();
     late.key = "late".into();
     late.needs = vec!["rich".into()];
-    let goal = NewGoal { id: new_id(), tenant: "acme".into(), ..NewGoal::default() };
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let goal =
+        NewGoal { id: new_id(), tenant: "acme".into(), traceparent: trace.into(), ..NewGoal::default() };
     let manager = desk.submit(&goal).await.unwrap();
     let plan = desk.seal(&manager, &[rich.clone(), late]).await.unwrap();
 
     // Fresh, then after a fault, then after a rejection.
     let claim = desk.one().await.unwrap();
+    assert_eq!(claim.ticket.traceparent, trace, "one goal, one trace");
+    assert_eq!(claim.delivery.as_ref().unwrap().traceparent, trace);
     assert_eq!((claim.ticket.persona.as_str(), claim.ticket.attempts), (rich.persona.as_str(), 1));
     assert_eq!((&claim.ticket.call, &claim.ticket.checklist), (&rich.call, &rich.checklist));
     is_what_the_hash_holds(&desk, &claim).await;

@@ -43,8 +43,8 @@ fn flag(b: bool) -> String {
     if b { "1".into() } else { "0".into() }
 }
 
-/// The fields that a new ticket's hash begins with; status, epoch and times are the script's.
-pub(super) fn of_new_ticket(new: &NewTicket, traceparent: &str) -> Flat {
+/// The fields that a new ticket's hash begins with; status, epoch, times and trace are the script's.
+pub(super) fn of_new_ticket(new: &NewTicket) -> Flat {
     let s = &new.spec;
     // Only what no script looks at: one field costs the server a fraction of ten.
     let rest: BTreeMap<&str, String> = [
@@ -75,7 +75,6 @@ pub(super) fn of_new_ticket(new: &NewTicket, traceparent: &str) -> Flat {
         ("needs_policy", s.needs_policy.as_str().into()),
         ("priority", s.priority.min(2).to_string()),
         ("mandatory", flag(s.mandatory)),
-        ("traceparent", traceparent.into()),
         ("schema", SCHEMA.into()),
     ]
 }

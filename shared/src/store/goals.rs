@@ -91,7 +91,7 @@ impl Store {
             args.push(arg(&t.id));
             args.push(arg(t.need_ids.len()));
             args.extend(t.need_ids.iter().map(arg));
-            let flat = fields::flat_list(fields::of_new_ticket(t, ""));
+            let flat = fields::flat_list(fields::of_new_ticket(t));
             args.push(arg(flat.len()));
             args.extend(flat.into_iter().map(String::into_bytes));
         }
@@ -299,7 +299,7 @@ impl Store {
 fn flat_op(op: &PatchOp) -> serde_json::Value {
     match op {
         PatchOp::Add { ticket } => json!({"op": "add", "id": ticket.id, "needs": ticket.need_ids,
-            "set": fields::flat_list(fields::of_new_ticket(ticket, ""))}),
+            "set": fields::flat_list(fields::of_new_ticket(ticket))}),
         PatchOp::Modify { id, epoch, edit } => {
             json!({"op": "modify", "id": id, "epoch": epoch, "set": fields::flat_list(fields::of_edit(edit))})
         }

@@ -29,9 +29,15 @@ local function settle_page(id, outcome, offset)
   settled = settled + #deps
   return #deps == PAGE
 end
+-- One goal, one trace: its tickets carry it over every hop.
+local function trace_of(g)
+  if not g.trace then g.trace = rcall('HGET', gk(g.id), 'traceparent') or '' end
+  return g.trace
+end
 -- A new ticket, blocked and last in its goal's order: fields and values in turn, list[first .. last].
 local function create(g, id, order, list, first, last)
-  local set = { 'status', 'blocked', 'epoch', 1, 'lease_id', '', 'goal', g.id, 'created_at', NOWS, 'updated_at', NOWS }
+  local set = { 'status', 'blocked', 'epoch', 1, 'lease_id', '', 'goal', g.id, 'created_at', NOWS, 'updated_at', NOWS,
+    'traceparent', trace_of(g) }
   for f = first, last, 2 do
     set[#set + 1] = list[f]; set[#set + 1] = list[f + 1]
     if list[f] == 'mandatory' and list[f + 1] == '1' then
