@@ -32,7 +32,8 @@ const FAULTS: &[&str] = &[
 const GONE: &[&str] = &["MusterDown"];
 const LAST: &[&str] = &["MusterUnmeasured"];
 /// Not fired here: `rules.test.yml` has their recorded series.
-const RECORDED: &[&str] = &["MusterRepaired", "MusterRedisPersistenceFailing", "MusterApiErrors"];
+const RECORDED: &[&str] =
+    &["MusterRepaired", "MusterRedisPersistenceFailing", "MusterApiErrors", "MusterReviewerSuspended"];
 /// Where nobody sweeps.
 const STANDSTILL: &[&str] = &[
     "MusterReviewersPassAll",
