@@ -161,6 +161,8 @@ async fn alerts_of_a_standstill_fire() {
     let good: Vec<Value> = (0..8).map(|n| quick(&format!("q{n}"), &[])).collect();
     let goal = api.submit_plan("all of it passes", &json!(good)).await.unwrap();
     api.reaches(&goal, &["done"]).await.unwrap();
+    // Seen by a scrape before whoever counted it is gone.
+    watched.fires(&["MusterReviewersPassAll"]).await;
     fleet.program(Role::Reviewer, 0).kill();
     let tickets = json!([slow("a", &[], 0.0), slow("b", &[], 300.0), slow("c", &[], 0.0)]);
     let goal = api.submit_plan("nobody goes on with it", &tickets).await.unwrap();
