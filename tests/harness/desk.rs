@@ -133,6 +133,17 @@ impl Desk {
     /// # Errors
     /// When any page or the seal is not taken.
     pub async fn seal(&self, claim: &GoalClaim, specs: &[TicketSpec]) -> Result<Planned> {
+        expect(self.store.plan_store(&claim.held, "plan").await?, Written::Ok)?;
+        let planned = self.pages(claim, specs).await?;
+        expect(self.store.seal(&claim.held, specs.len()).await?, Written::Ok)?;
+        Ok(planned)
+    }
+
+    /// Stores the tickets of a plan under the manager's lease, not sealed yet.
+    ///
+    /// # Errors
+    /// When any page is not taken.
+    pub async fn pages(&self, claim: &GoalClaim, specs: &[TicketSpec]) -> Result<Planned> {
         let ids: BTreeMap<String, String> = specs.iter().map(|s| (s.key.clone(), new_id())).collect();
         let tickets = specs
             .iter()
@@ -147,11 +158,9 @@ impl Desk {
                 })
             })
             .collect::<Result<Vec<_>>>()?;
-        expect(self.store.plan_store(&claim.held, "plan").await?, Written::Ok)?;
         for page in tickets.chunks(100) {
             expect(self.store.submit_tickets(&claim.held, page).await?, Written::Ok)?;
         }
-        expect(self.store.seal(&claim.held, tickets.len()).await?, Written::Ok)?;
         Ok(Planned { goal: claim.held.id.clone(), ids })
     }
 

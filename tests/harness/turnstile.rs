@@ -27,6 +27,8 @@ pub enum Blow {
     Kill,
     /// The connection is reset; the program lives.
     Cut,
+    /// The call waits until a process is aimed at, and is made then.
+    Hold,
 }
 
 /// A named point: the n-th call (from 1) of that name, a script's or a command's.
@@ -178,13 +180,18 @@ impl Inner {
         Some((point.when, point.blow))
     }
 
-    async fn strike(&self, blow: Blow) -> Result<()> {
-        if blow == Blow::Kill {
-            let pid = *self.victim.subscribe().wait_for(|pid| *pid != 0).await?;
-            kill(Pid::from_raw(i32::try_from(pid)?), Signal::SIGKILL)?;
-            self.deaths.send_modify(|n| *n += 1);
+    /// Whether the line is still there afterwards.
+    async fn strike(&self, blow: Blow) -> Result<bool> {
+        if blow == Blow::Cut {
+            return Ok(false);
         }
-        Ok(())
+        let pid = *self.victim.subscribe().wait_for(|pid| *pid != 0).await?;
+        if blow == Blow::Hold {
+            return Ok(true);
+        }
+        kill(Pid::from_raw(i32::try_from(pid)?), Signal::SIGKILL)?;
+        self.deaths.send_modify(|n| *n += 1);
+        Ok(false)
     }
 
     async fn connection(&self, client: TcpStream) -> Result<()> {
@@ -203,8 +210,10 @@ impl Inner {
             };
             let Some(command) = command else { return Ok(()) };
             let blow = self.passes(&self.name_of(&command), &command);
-            if let Some((When::Before, blow)) = blow {
-                return self.strike(blow).await;
+            if let Some((When::Before, blow)) = blow
+                && !self.strike(blow).await?
+            {
+                return Ok(());
             }
             server_write.write_all(&command.raw).await?;
             // One call after the other; whoever hangs up while he waits leaves no call behind that swallows something.
@@ -214,8 +223,10 @@ impl Inner {
                 _ = deaths.changed() => return Ok(()),
             };
             let Some(reply) = reply else { return Ok(()) };
-            if let Some((When::After, blow)) = blow {
-                return self.strike(blow).await;
+            if let Some((When::After, blow)) = blow
+                && !self.strike(blow).await?
+            {
+                return Ok(());
             }
             client_write.write_all(&reply).await?;
         }

@@ -10,6 +10,7 @@ mod actors;
 mod alerts;
 mod api_fuzz;
 mod arguments;
+mod audit;
 mod browser;
 mod canaries;
 mod caps;

@@ -1,15 +1,16 @@
 #!lua flags=allow-oom
 -- goal_keys: what, goal, numbers…
 --   forget: deletes a finished goal's keys in pages, answers 1 while more are left
---   count: in flight, open mandatory as the audit counted them over a whole read, last event before it, fix (1 or 0);
---   answers what was wrong
+--   count: in flight, open mandatory as the audit counted them over a whole read, last event before it,
+--   fix (1 or 0), tickets it read; answers what was wrong
 local what, goal = ARGV[1], ARGV[2]
 local g = goal_of(goal)
 if what == 'count' then
   if not g then return '' end
   if g.in_flight == tonumber(ARGV[3]) and g.open_mandatory == tonumber(ARGV[4]) then return '' end
   local last = redis.call('XREVRANGE', gk(goal) .. ':ev', '+', '-', 'COUNT', 1)[1]
-  if (last and last[1] or '') ~= ARGV[5] then return '' end -- it moved meanwhile: the counts are of another time
+  -- It moved or grew meanwhile (a plan's pages arrive without an event): the counts are of another time.
+  if (last and last[1] or '') ~= ARGV[5] or redis.call('ZCARD', gk(goal) .. ':t') ~= tonumber(ARGV[7]) then return '' end
   local wrong = 'in flight ' .. g.in_flight .. ' counted ' .. ARGV[3] .. ', open mandatory ' .. g.open_mandatory .. ' counted ' .. ARGV[4]
   if ARGV[6] == '1' then
     -- A script that broke off in its middle leaves them behind; all else is put back by the audit's pages.
