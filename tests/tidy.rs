@@ -21,6 +21,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("ticket", &["tool"]),
     ("goal", &["ticket"]),
     ("lesson", &["ticket"]),
+    ("standard", &["ticket", "lesson"]),
     ("message", &["ticket", "goal"]),
     ("role", &["ticket", "tool"]),
     ("prompt", &["ticket", "goal", "tool"]),
@@ -32,7 +33,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("service", &["config", "telemetry"]),
     // The way to Redis.
     ("codec", &["message"]),
-    ("store", &["codec", "tool", "ticket", "goal", "lesson", "message", "config", "telemetry"]),
+    ("store", &["codec", "tool", "ticket", "goal", "lesson", "standard", "message", "config", "telemetry"]),
     // The way to models, files and code.
     ("model", &["blob", "config", "store", "telemetry", "ticket", "tool"]),
     ("blob", &["config"]),
@@ -57,7 +58,8 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// Modules that do no I/O, and what they therefore never name.
-const PURE: &[&str] = &["ticket", "tool", "goal", "lesson", "message", "prompt", "planfile", "codec"];
+const PURE: &[&str] =
+    &["ticket", "tool", "goal", "lesson", "standard", "message", "prompt", "planfile", "codec"];
 const IMPURE_WORDS: &[&str] = &["tokio::", "redis::", "reqwest::", "std::fs", "std::net", "std::process"];
 
 /// Files of the tests that may sleep, and why.

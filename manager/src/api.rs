@@ -14,6 +14,7 @@ mod history;
 mod memory;
 mod openapi;
 mod reviewers;
+mod standards;
 mod submit;
 mod tenants;
 mod tickets;
@@ -104,6 +105,8 @@ pub(crate) fn router(api: Api, readiness: probe::Readiness) -> Router {
         .route("/v1/endpoints/{endpoint}/lift", post(fleet::lift))
         .route("/v1/tenants", get(tenants::list))
         .route("/v1/tenants/{tenant}/budget", post(tenants::budget))
+        .route("/v1/standards", get(standards::list))
+        .route("/v1/standards/{standard}", get(standards::show).post(standards::decide))
         .route("/v1/memory", get(memory::list).delete(memory::forget_all))
         .route("/v1/memory/{lesson}", get(memory::show).post(memory::edit).delete(memory::forget))
         .route("/v1/reviewers", get(reviewers::list))

@@ -101,6 +101,8 @@ mod run;
 mod show;
 #[path = "cli/signal.rs"]
 mod signal;
+#[path = "cli/standards.rs"]
+mod standards;
 #[path = "cli/standing.rs"]
 mod standing;
 #[path = "cli/stats.rs"]
@@ -219,6 +221,8 @@ enum Command {
     Fleet(fleet::Args),
     /// What finished goals taught.
     Memory(memory::Args),
+    /// Checklist items that reviews suggest.
+    Standards(standards::Args),
     /// How good those are who check the work.
     Reviewers(reviewers::Args),
     /// What could not be read.
@@ -338,6 +342,7 @@ async fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliError> {
         Command::Token(args) => token::run(ctx, args).await,
         Command::Fleet(args) => fleet::run(ctx, args).await,
         Command::Memory(args) => memory::run(ctx, args).await,
+        Command::Standards(args) => standards::run(ctx, args).await,
         Command::Reviewers(args) => reviewers::run(ctx, args).await,
         Command::DeadLetters(args) => dead_letters::run(ctx, args).await,
         Command::Audit(args) => audit::run(ctx, args).await,

@@ -29,6 +29,7 @@ mod learning;
 mod planning;
 #[path = "step/replanning.rs"]
 mod replanning;
+mod standards;
 
 /// Escalations that one step decides with a model; the finish puts the others back.
 const DECIDED_MAX: usize = 20;
@@ -263,6 +264,7 @@ impl Step<'_> {
     async fn patch(&mut self, about: &str, ops: &[PatchOp]) -> Result<bool, Stop> {
         self.patches += 1;
         let step_id = format!("{}:{}", self.held.lease_id, self.patches);
+        let ops = &self.hold_added(ops).await?;
         // Read 0: the events stay until the finish, whatever happens to us before it (C3).
         let patched = self
             .patiently(|| self.manager.store.patch(&self.held, &step_id, self.plan_version, 0, ops))

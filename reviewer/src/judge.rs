@@ -12,6 +12,7 @@ use shared::blob::Blobs;
 use shared::goal::Goal;
 use shared::model::{Ask, CallRecord, ErrorClass, Message, Model, ModelError};
 use shared::prompt;
+use shared::standard::{Standard, UNSHOWN};
 use shared::ticket::{Check, FailClass, Report, Ticket, Tier, VerdictItem};
 use std::collections::BTreeSet;
 use tokio_util::sync::CancellationToken;
@@ -48,6 +49,15 @@ pub(crate) struct Case<'a> {
     pub(crate) deliverable: &'a Deliverable,
     /// Items that code has passed already.
     pub(crate) passed: &'a [VerdictItem],
+    /// Standards that are asked beside the items and decide nothing.
+    pub(crate) shadow: &'a [Standard],
+}
+
+/// What came of the items, and of the standards in shadow by their ids: only what the answer speaks of.
+#[derive(Debug, Default)]
+pub(crate) struct Judged {
+    pub(crate) items: Vec<VerdictItem>,
+    pub(crate) shadow: Vec<(String, bool)>,
 }
 
 /// No verdict: always the reviewer's failure, never the work's.
@@ -152,8 +162,12 @@ impl Judge<'_> {
         stop: &CancellationToken,
         on_bytes: &(dyn Fn() + Send + Sync),
         records: &mut Vec<CallRecord>,
-    ) -> Result<Vec<VerdictItem>, JudgeError> {
-        let items = judged_items(case.ticket);
+    ) -> Result<Judged, JudgeError> {
+        let mut items = judged_items(case.ticket);
+        let shadow: Vec<&Standard> =
+            case.shadow.iter().filter(|s| !items.contains(&s.text.as_str())).collect();
+        let real = items.len();
+        items.extend(shadow.iter().map(|s| s.text.as_str()));
         // I7: without a judge nothing passes.
         let Some(model) = self.model else { return Err(JudgeError::NoModel { items: items.len() }) };
         let report = report_text(case.report);
@@ -213,8 +227,9 @@ impl Judge<'_> {
             }
         };
         let places = Places { deliverable: case.deliverable, report: &report, tools: &known };
-        let mut judged = Vec::with_capacity(count);
-        for (item, finding) in items.iter().zip(findings) {
+        let mut judged = Judged::default();
+        for (n, (item, finding)) in items.iter().zip(findings).enumerate() {
+            let left_out = finding.left_out;
             let mut verdict = VerdictItem {
                 item: (*item).to_owned(),
                 pass: finding.pass,
@@ -228,11 +243,15 @@ impl Judge<'_> {
                 // D8: what the judge cannot show, it has not seen.
                 verdict.pass = false;
                 verdict.reason = format!(
-                    "the evidence `{}` does not hold: {problem} (judge: {})",
+                    "{UNSHOWN}{}` does not hold: {problem} (judge: {})",
                     verdict.evidence, verdict.reason
                 );
             }
-            judged.push(verdict);
+            match n.checked_sub(real).and_then(|at| shadow.get(at)) {
+                None => judged.items.push(verdict),
+                Some(_) if left_out => {}
+                Some(standard) => judged.shadow.push((standard.id.clone(), verdict.pass)),
+            }
         }
         Ok(judged)
     }

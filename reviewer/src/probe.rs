@@ -137,8 +137,14 @@ impl Prober {
         };
         let (goal, ticket, report) = (canary.goal(), canary.ticket(), canary.report());
         let deliverable = Deliverable::at_hand(&self.blobs, &canary.files);
-        let case =
-            Case { goal: &goal, ticket: &ticket, report: &report, deliverable: &deliverable, passed: &[] };
-        judge.judge(&case, stop, &|| {}, calls).await
+        let case = Case {
+            goal: &goal,
+            ticket: &ticket,
+            report: &report,
+            deliverable: &deliverable,
+            passed: &[],
+            shadow: &[],
+        };
+        Ok(judge.judge(&case, stop, &|| {}, calls).await?.items)
     }
 }

@@ -6,8 +6,10 @@ use crate::judge::{Case, Judge, JudgeError};
 use shared::blob::Blobs;
 use shared::config::Config;
 use shared::consumer::{Handler, Job, Outcome};
+use shared::lesson::kind_of;
 use shared::model::{Account, CallRecord, Model};
 use shared::sandbox::Sandbox;
+use shared::standard::{Standard, State};
 use shared::store::Store;
 use shared::telemetry::metrics;
 use shared::ticket::{FailClass, Report, ReviewPolicy, Ticket, Tier, Verdict, VerdictItem};
@@ -134,16 +136,49 @@ impl Reviewer {
             images_max: self.config.model.images_max,
             image_bytes_max: self.config.model.image_bytes_max,
         };
-        let case = Case { goal: &goal, ticket, report: &report, deliverable: &deliverable, passed: &items };
+        let shadow = self.shadow(&goal.tenant, kind_of(&ticket.role)).await;
+        let case = Case {
+            goal: &goal,
+            ticket,
+            report: &report,
+            deliverable: &deliverable,
+            passed: &items,
+            shadow: &shadow,
+        };
         let mut records = vec![];
         let judged = judge.judge(&case, &job.stop, &|| job.pulse.beat(), &mut records).await;
         self.book(ticket, &records).await;
-        items.extend(judged?);
+        let judged = judged?;
+        items.extend(judged.items);
+        let passes = items.iter().all(|i| i.pass);
+        self.tally(&goal.tenant, kind_of(&ticket.role), passes, &judged.shadow).await;
         match self.store.reviewed(&self.actor).await {
             Ok(()) => self.judged.notify_one(),
             Err(error) => tracing::warn!(%error, "a review is not counted for its reviewer"),
         }
         Ok(items)
+    }
+
+    /// The standards that are in shadow for the kind. Best effort: no review waits for them.
+    async fn shadow(&self, tenant: &str, kind: &str) -> Vec<Standard> {
+        match self.store.standards(tenant, kind).await {
+            Ok(all) => all.into_iter().filter(|t| t.state == State::Shadow).map(|t| t.standard).collect(),
+            Err(error) => {
+                tracing::warn!(%error, kind, "no standard is asked in shadow");
+                vec![]
+            }
+        }
+    }
+
+    /// Counts what they came to beside the verdict.
+    async fn tally(&self, tenant: &str, kind: &str, passes: bool, shadow: &[(String, bool)]) {
+        if shadow.is_empty() {
+            return;
+        }
+        let judged: Vec<(&str, bool)> = shadow.iter().map(|(id, pass)| (id.as_str(), *pass)).collect();
+        if let Err(error) = self.store.tally_standards(tenant, kind, passes, &judged).await {
+            tracing::warn!(%error, kind, "standards in shadow are not counted");
+        }
     }
 
     /// Books what the calls cost, whatever came of them (I10).

@@ -8,6 +8,7 @@ mod egress;
 mod intake;
 mod memory;
 mod model;
+mod standards;
 mod tenants;
 mod tools;
 mod wake;
@@ -23,6 +24,7 @@ pub use memory::Memory;
 pub use model::{Dialect, Fallback, Images, Model, ModelPrice, Price, Wire};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize, Serializer};
+pub use standards::Standards;
 use std::path::{Path, PathBuf};
 pub use tenants::{Period, Tenant, TenantLimits, Tenants};
 pub use tools::Tools;
@@ -46,6 +48,7 @@ pub struct Config {
     pub webhooks: Webhooks,
     pub intake: Intake,
     pub memory: Memory,
+    pub standards: Standards,
     pub manager: Manager,
     pub worker: Worker,
     pub reviewer: Reviewer,

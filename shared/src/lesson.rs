@@ -94,7 +94,7 @@ pub fn shown(lesson: &Lesson) -> String {
 }
 
 /// Words in small letters; where a script has no blanks between words each letter is one.
-fn words(text: &str) -> Vec<String> {
+pub(crate) fn words(text: &str) -> Vec<String> {
     let mut words = vec![];
     let mut word = String::new();
     let mut end = |word: &mut String| {

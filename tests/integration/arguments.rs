@@ -7,6 +7,7 @@ use serde_json::json;
 use shared::goal::NewGoal;
 use shared::lesson::Lesson;
 use shared::message::Kind;
+use shared::standard::{Standard, State};
 use shared::store::{
     ClaimRequest, Completion, Effect, Failure, Finish, Heard, Held, Hook, Lane, Measured, Permit,
     PersonDecision, ProbeKind, ProbeRecord, Reservation, Store, Tokens, Turn,
@@ -123,6 +124,11 @@ async fn call_all(store: &Store) {
     let _ = store.edit_lesson("acme", &lesson).await;
     let _ = store.forget_lesson("acme", &id(12)).await;
     let _ = store.forget_lessons("acme").await;
+    let standard =
+        Standard { v: 1, id: id(13), kind: "k".into(), text: "a text".into(), ..Standard::default() };
+    let _ = store.notice_standard("acme", &standard, &id(1), &shared::config::Standards::default()).await;
+    let _ = store.tally_standards("acme", "k", true, &[(&standard.id, false)]).await;
+    let _ = store.decide_standard("acme", &standard, State::Promoted, "ana", 10).await;
     let judge = "judge:00112233";
     let _ = store.probe_due(judge, 2, "test-model", "standard").await;
     let _ = store.reviewed(judge).await;

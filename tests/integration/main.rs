@@ -43,6 +43,7 @@ mod reviewer;
 mod rules;
 mod scripts;
 mod secrets;
+mod standards;
 mod state_machine;
 mod tenants;
 mod together;

@@ -140,6 +140,30 @@ const OPERATIONS: &[Operation] = &[
         Json("TenantBudget"),
         Gives::Json("Raised"),
     ),
+    op(
+        "get",
+        "/v1/standards",
+        Read,
+        "Checklist items that reviews suggest",
+        Nothing,
+        Gives::Json("StandardList"),
+    ),
+    op(
+        "get",
+        "/v1/standards/{standard}",
+        Read,
+        "One of them with its tally",
+        Nothing,
+        Gives::Json("Standard"),
+    ),
+    op(
+        "post",
+        "/v1/standards/{standard}",
+        Decide,
+        "Promote or drop it",
+        Json("DecideStandard"),
+        Gives::Json("Standard"),
+    ),
     op("get", "/v1/memory", Read, "What finished goals taught", Nothing, Gives::Json("LessonList")),
     op("delete", "/v1/memory", Decide, "Forget all of it", Nothing, Gives::Json("Forgotten")),
     op("get", "/v1/memory/{lesson}", Read, "One lesson", Nothing, Gives::Json("Lesson")),
@@ -326,6 +350,15 @@ fn query(path: &str, method: &str) -> Vec<(&'static str, Value, &'static str)> {
         ],
         ("get", "/v1/goals/{goal}/calls/{call}") => {
             vec![("after", position, "the id of an event before the call's")]
+        }
+        (_, "/v1/standards") | (_, "/v1/standards/{standard}") => {
+            let mut asked = vec![("tenant", json!({"type": "string"}), "whose; empty: the token's own")];
+            if path == "/v1/standards" {
+                let states = shared::standard::State::ALL.map(|state| state.as_str());
+                asked.push(("kind", json!({"type": "string"}), "only those of this role"));
+                asked.push(("state", json!({"type": "string", "enum": states}), "only those in this state"));
+            }
+            asked
         }
         (_, "/v1/memory") | (_, "/v1/memory/{lesson}") => {
             let mut asked = vec![("tenant", json!({"type": "string"}), "whose; empty: the token's own")];

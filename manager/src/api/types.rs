@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use shared::goal::{DeadlinePolicy, Goal, Intake};
 use shared::lesson::Lesson;
+use shared::standard::Tallied;
 use shared::store::{
     Consumer, DeadLetter, Endpoint, Gauges, LogEvent, OpenDecision, PersonDecision, ProbeRecord,
     ReviewerBook, TenantBook, Used, Violation,
@@ -235,6 +236,31 @@ pub(crate) struct EditLesson {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Forgotten {
     pub(crate) lessons: u64,
+}
+
+/// Answer to `GET /v1/standards`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct StandardList {
+    pub(crate) tenant: String,
+    /// By kind, oldest first.
+    pub(crate) standards: Vec<Tallied>,
+}
+
+/// `POST /v1/standards/{standard}`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DecideStandard {
+    pub(crate) decision: StandardWord,
+    /// The person's own words for it.
+    #[serde(default)]
+    pub(crate) text: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum StandardWord {
+    Promote,
+    Drop,
 }
 
 /// Answer to `GET /v1/reviewers`.

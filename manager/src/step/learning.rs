@@ -9,35 +9,42 @@ const PAGE: usize = 500;
 const EVENTS_MAX: usize = 10_000;
 
 impl Step<'_> {
-    /// Keeps the goal's lessons, if the fleet learns at all.
+    /// Keeps the goal's lessons and for what its work was sent back, if the fleet learns at all.
     pub(super) async fn learn(&self) {
-        if !self.manager.config.memory.learn {
+        let config = &self.manager.config;
+        if !config.memory.learn && !config.standards.propose {
             return;
         }
         match self.keep_lessons().await {
-            Ok(new) => tracing::info!(goal = self.goal.id, new, "lessons kept"),
+            Ok((new, proposed)) => tracing::info!(goal = self.goal.id, new, proposed, "lessons kept"),
             Err(stop) => tracing::warn!(goal = self.goal.id, reason = %stop, "no lessons kept"),
         }
     }
 
-    async fn keep_lessons(&self) -> Result<u64, Stop> {
+    /// How many lessons are new, and how many standards are proposed.
+    async fn keep_lessons(&self) -> Result<(u64, u64), Stop> {
         let (store, memory) = (&self.manager.store, &self.manager.config.memory);
         let tickets = self.tickets().await?;
         // Only what was done more than once was sent back.
         let again = tickets.iter().any(|t| t.attempts > 1);
         let events = if again { self.events().await? } else { vec![] };
         let now_ms = self.patiently(|| store.now_ms()).await?;
+        let proposed = if self.manager.config.standards.propose {
+            self.notice(&tickets, &events, now_ms).await?
+        } else {
+            0
+        };
         let reasons = learn::reasons(&events);
         let lessons = learn::lessons(&self.goal, &tickets, &reasons, memory.lesson_chars_max, now_ms);
-        if lessons.is_empty() {
-            return Ok(0);
+        if lessons.is_empty() || !memory.learn {
+            return Ok((0, proposed));
         }
         // A goal has more tickets than one call should carry.
         let mut new = 0;
         for page in lessons.chunks(100) {
             new += self.patiently(|| store.learn(&self.goal.tenant, page, memory.lessons_max)).await?;
         }
-        Ok(new)
+        Ok((new, proposed))
     }
 
     async fn events(&self) -> Result<Vec<LogEvent>, Stop> {

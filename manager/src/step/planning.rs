@@ -17,11 +17,12 @@ impl Step<'_> {
         let specs = match self.stored_plan().await? {
             Some(stored) => stored.tickets,
             None => {
-                let stored = match (self.goal.given_plan_ref.as_str(), self.goal.intake) {
+                let mut stored = match (self.goal.given_plan_ref.as_str(), self.goal.intake) {
                     ("", Intake::Plan) => self.ask_for_plan().await?,
                     ("", Intake::Route) => self.route().await?,
                     _ => self.given_plan().await?,
                 };
+                self.hold(&mut stored.tickets).await?;
                 self.store_plan(&stored).await?;
                 stored.tickets
             }

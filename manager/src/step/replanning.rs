@@ -150,6 +150,7 @@ impl Step<'_> {
         self.patches += 1;
         let step_id = format!("{}:{}", self.held.lease_id, self.patches);
         let max = self.manager.config.limits.replans_max;
+        let ops = &self.hold_added(ops).await?;
         let patched = self
             .patiently(|| self.manager.store.replan(&self.held, &step_id, self.plan_version, ops, why, max))
             .await?;

@@ -125,10 +125,17 @@ async fn judge_with(f: &Fixture, answers: Vec<Value>) -> Judged {
         ..Goal::default()
     };
     let deliverable = f.deliverable().await;
-    let case =
-        Case { goal: &goal, ticket: &f.ticket, report: &f.report, deliverable: &deliverable, passed: &[] };
+    let case = Case {
+        goal: &goal,
+        ticket: &f.ticket,
+        report: &f.report,
+        deliverable: &deliverable,
+        passed: &[],
+        shadow: &[],
+    };
     let mut records = vec![];
-    let result = judge.judge(&case, &CancellationToken::new(), &|| {}, &mut records).await;
+    let result =
+        judge.judge(&case, &CancellationToken::new(), &|| {}, &mut records).await.map(|judged| judged.items);
     Judged { result, records, script }
 }
 
@@ -277,6 +284,7 @@ async fn i7_no_model_is_no_pass_but_a_cause_that_names_it() {
         report: &f.report,
         deliverable: &deliverable,
         passed: &[],
+        shadow: &[],
     };
     let error = judge.judge(&case, &CancellationToken::new(), &|| {}, &mut vec![]).await.unwrap_err();
     assert_eq!(error.class(), Some(FailClass::NotRetryable));

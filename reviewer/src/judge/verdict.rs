@@ -4,6 +4,7 @@
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+use shared::standard::LEFT_OUT;
 
 /// Most characters kept of a reason or a pointer.
 const TEXT_CHARS_MAX: usize = 600;
@@ -14,6 +15,8 @@ pub(crate) struct Finding {
     pub(crate) pass: bool,
     pub(crate) reason: String,
     pub(crate) evidence: String,
+    /// The answer says nothing about it.
+    pub(crate) left_out: bool,
 }
 
 #[derive(Deserialize)]
@@ -87,7 +90,12 @@ pub(crate) fn findings(answer: &Value, items: usize) -> Result<Vec<Finding>, Vec
         if !item.pass && item.reason.trim().is_empty() {
             problems.push(format!("item {} fails without a reason: say what is missing or wrong", item.item));
         }
-        let finding = Finding { pass: item.pass, reason: clip(&item.reason), evidence: clip(&item.evidence) };
+        let finding = Finding {
+            pass: item.pass,
+            reason: clip(&item.reason),
+            evidence: clip(&item.evidence),
+            left_out: false,
+        };
         match place {
             Some(before) if !before.pass => {}
             Some(before) => *before = finding,
@@ -102,7 +110,7 @@ pub(crate) fn findings(answer: &Value, items: usize) -> Result<Vec<Finding>, Vec
         return Err(problems);
     }
     let missing =
-        || Finding { pass: false, reason: "the reviewer left this item out".into(), evidence: String::new() };
+        || Finding { pass: false, reason: LEFT_OUT.into(), evidence: String::new(), left_out: true };
     Ok(found.into_iter().map(|f| f.unwrap_or_else(missing)).collect())
 }
 

@@ -98,6 +98,7 @@ scripts! {
     RENEW = "renew";
     RESERVE = "reserve";
     REVIEWERS = "reviewers";
+    STANDARDS = "standards";
     SEAL = "seal";
     SETTLE = "settle";
     STEER = "steer";
