@@ -40,6 +40,7 @@ pub use structured::Schema;
 pub use transcript::redacted;
 
 use crate::config;
+use crate::telemetry::genai;
 use crate::ticket::Tier;
 use crate::tool::ToolDecl;
 use chain::{Chain, Rest};
@@ -50,6 +51,7 @@ use session::Session;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 use wire::Wire;
 
 /// One turn of a conversation. Serialisable: an attempt's step log keeps them.
@@ -264,6 +266,16 @@ impl Model {
         self.inner.described(tier)
     }
 
+    fn span(&self, ask: &Ask<'_>) -> tracing::Span {
+        let (inner, server) = (&self.inner, self.inner.host());
+        genai::chat(&genai::Chat {
+            provider: inner.wire.provider(),
+            model: inner.config.name(ask.tier),
+            server: &server,
+            output_tokens_max: u64::from(ask.output_tokens_max),
+        })
+    }
+
     /// The same client, whose calls are reserved and settled on this account.
     #[must_use]
     pub fn on_account(&self, account: Account) -> Self {
@@ -278,6 +290,16 @@ impl Model {
     /// # Errors
     /// [`ModelError`] says whose fault it was and carries the records of what was sent all the same.
     pub async fn chat(&self, ask: &Ask<'_>) -> Result<Reply, ModelError> {
+        let span = self.span(ask);
+        let ended = self.chat_in_span(ask).instrument(span.clone()).await;
+        match &ended {
+            Ok(r) => traced(&span, &r.model, r.finish.as_str(), &r.records),
+            Err(error) => genai::failed(&span, error.class.as_str()),
+        }
+        ended
+    }
+
+    async fn chat_in_span(&self, ask: &Ask<'_>) -> Result<Reply, ModelError> {
         let mut chain = Chain::new(self, ask.tier);
         let mut reply = loop {
             // Boxed: the model may be tried out in there first.
@@ -311,6 +333,26 @@ impl Model {
         schema: &Value,
         check: impl Fn(&Value) -> Result<T, Vec<String>>,
     ) -> Result<(T, Vec<CallRecord>), ModelError> {
+        let span = self.span(ask);
+        let ended = self.structured_in_span(ask, name, schema, check).instrument(span.clone()).await;
+        match &ended {
+            Ok((_, records)) => {
+                let last = records.last();
+                let (model, finish) = last.map_or(("", ""), |r| (r.model.as_str(), r.finish.as_str()));
+                traced(&span, model, finish, records);
+            }
+            Err(error) => genai::failed(&span, error.class.as_str()),
+        }
+        ended
+    }
+
+    async fn structured_in_span<T>(
+        &self,
+        ask: &Ask<'_>,
+        name: &str,
+        schema: &Value,
+        check: impl Fn(&Value) -> Result<T, Vec<String>>,
+    ) -> Result<(T, Vec<CallRecord>), ModelError> {
         let mut chain = Chain::new(self, ask.tier);
         loop {
             // Boxed: the model may be tried out in there first.
@@ -325,6 +367,18 @@ impl Model {
             }
         }
     }
+}
+
+/// Books an answer's requests on its span.
+fn traced(span: &tracing::Span, model: &str, finish: &str, records: &[CallRecord]) {
+    let answered = genai::Answered {
+        model,
+        finish,
+        input_tokens: records.iter().map(|r| r.input_tokens).sum(),
+        output_tokens: records.iter().map(|r| r.output_tokens).sum(),
+        requests: records.len(),
+    };
+    genai::answered(span, &answered);
 }
 
 /// A proxy from the environment never serves this machine's own addresses.

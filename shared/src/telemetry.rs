@@ -1,8 +1,10 @@
 //! Logs to stderr (human or JSON) and, when a collector is configured, traces over OTLP.
 //!
 //! Metrics are in [`metrics`], the listener for them and for health in [`probe`], trace context across
-//! queue hops in [`propagate`].
+//! queue hops in [`propagate`], the spans of those hops in [`hops`], those of models and tools in [`genai`].
 
+pub mod genai;
+pub mod hops;
 pub mod metrics;
 pub mod probe;
 pub mod propagate;
@@ -17,6 +19,9 @@ use tracing_subscriber::{EnvFilter, Layer as _};
 
 /// Longest that a flush of spans may take at the end.
 const FLUSH_MAX: std::time::Duration = std::time::Duration::from_secs(3);
+
+/// What a process has not sent when it is killed is lost; so not the five seconds of the default.
+const EXPORT_DELAY: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Libraries that tell every step of theirs; whoever wants to read it names them in the filter.
 const QUIET: &str = "rust_sugiyama=warn";
@@ -63,11 +68,11 @@ pub fn init(name: &'static str, config: &config::Telemetry) -> Result<Guard, Tel
     let traces = provider.as_ref().map(|p| {
         tracing_opentelemetry::layer()
             .with_tracer(p.tracer("muster"))
-            // The exporter's own HTTP client must not trace itself.
+            // The exporter's own HTTP client must not trace itself, and what only helps debugging does not leave.
             .with_filter(tracing_subscriber::filter::filter_fn(|meta| {
-                !["hyper", "reqwest", "h2", "opentelemetry", "rustls"]
-                    .iter()
-                    .any(|own| meta.target().starts_with(own))
+                let own = ["hyper", "reqwest", "h2", "opentelemetry", "rustls"];
+                (meta.is_span() || *meta.level() <= tracing::Level::INFO)
+                    && !own.iter().any(|own| meta.target().starts_with(own))
             }))
     });
     let _ = tracing_subscriber::registry().with(traces).with(logs.with_filter(filter)).try_init();
@@ -81,6 +86,17 @@ fn exporter(name: &'static str, url: &str) -> Result<SdkTracerProvider, Telemetr
         .with_endpoint(endpoint)
         .build()
         .map_err(|e| TelemetryError::Exporter(e.to_string()))?;
-    let resource = opentelemetry_sdk::Resource::builder().with_service_name(name).build();
-    Ok(SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource).build())
+    let resource = opentelemetry_sdk::Resource::builder()
+        .with_service_name(name)
+        .with_attribute(opentelemetry::KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
+        .build();
+    let delay =
+        opentelemetry_sdk::trace::BatchConfigBuilder::default().with_scheduled_delay(EXPORT_DELAY).build();
+    let batches =
+        opentelemetry_sdk::trace::BatchSpanProcessor::builder(exporter).with_batch_config(delay).build();
+    Ok(SdkTracerProvider::builder()
+        .with_span_processor(batches)
+        .with_id_generator(hops::HopIds::default())
+        .with_resource(resource)
+        .build())
 }

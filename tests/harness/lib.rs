@@ -3,6 +3,7 @@
 //! Everything here is started for one test, on loopback, with a folder of its own, and dies with the test.
 
 pub mod browser;
+pub mod collector;
 pub mod desk;
 pub mod fleet;
 pub mod history;

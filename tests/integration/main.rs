@@ -48,6 +48,7 @@ mod state_machine;
 mod tenants;
 mod together;
 mod tools;
+mod traces;
 mod webhooks;
 mod whole_goal;
 mod write_sets;

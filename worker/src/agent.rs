@@ -24,6 +24,7 @@ use session::{Act, Session, Todo, Turn};
 use shared::consumer::Job;
 use shared::model::{Ask, Message, Model};
 use shared::store::{Store, Written};
+use shared::telemetry::genai;
 use shared::telemetry::metrics::{self, Call as CallOutcome, Role};
 use shared::ticket::FailClass;
 use shared::tool::{self, Effect};
@@ -63,7 +64,7 @@ pub(crate) async fn run(agent: &mut Agent<'_>, actor: Actor) -> (End, Vec<u8>) {
             return (End::Stopped, log.into_bytes());
         }
         let number = session.step() + u32::from(todos.is_empty());
-        let span = tracing::info_span!("step", step = number);
+        let span = tracing::debug_span!("step", step = number);
         let mut step = Step {
             v: 1,
             step: number,
@@ -116,15 +117,7 @@ impl Agent<'_> {
             on_wait: &on_wait,
         };
         let began = Instant::now();
-        let answered = self
-            .model
-            .chat(&ask)
-            .instrument(tracing::info_span!(
-                "chat",
-                gen_ai.operation.name = "chat",
-                gen_ai.request.model = self.model.name(tier)
-            ))
-            .await;
+        let answered = self.model.chat(&ask).await;
         self.job.pulse.beat();
         let reply = match answered {
             Ok(reply) => {
@@ -209,7 +202,7 @@ impl Agent<'_> {
         let (toolbox, pulse) = (&*self.toolbox, &self.job.pulse);
         let mut calls: Vec<BoxFuture<'_, _>> = vec![];
         for todo in &todos {
-            let span = tracing::info_span!("execute_tool", gen_ai.tool.name = todo.name);
+            let span = genai::tool(&todo.name, &todo.id);
             calls.push(Box::pin(async move {
                 let began = Instant::now();
                 let looked = toolbox.look(&todo.name, &todo.arguments()).instrument(span).await;
@@ -249,7 +242,7 @@ impl Agent<'_> {
         args: Map<String, Value>,
         todos: &mut [Todo],
     ) -> Result<(String, bool), End> {
-        let span = tracing::info_span!("execute_tool", gen_ai.tool.name = name);
+        let span = genai::tool(name, todos.first().map_or("", |todo| &todo.id));
         let Some(decl) = self.toolbox.decl(name).cloned() else {
             return Ok((format!("there is no tool `{name}` here"), false));
         };

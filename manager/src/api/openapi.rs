@@ -270,6 +270,10 @@ fn described(of: &Operation) -> Value {
     parameters.extend(query(of.path, of.method).iter().map(
         |(name, schema, what)| json!({"name": name, "in": "query", "description": what, "schema": schema}),
     ));
+    if (of.method, of.path) == ("post", "/v1/goals") {
+        parameters.push(json!({"name": "traceparent", "in": "header", "schema": {"type": "string"},
+            "description": "W3C trace that the goal belongs to; kept with its sampled flag. A malformed one counts as none."}));
+    }
     let body = match of.takes {
         Nothing => Value::Null,
         Bytes => json!({"required": true, "content": {"application/octet-stream": {}}}),

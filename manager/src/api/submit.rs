@@ -8,7 +8,7 @@ use super::types::{Estimate, GoalSubmitted, PlanReply, SubmitGoal};
 use crate::planner::{self, estimate::estimate};
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use shared::goal::{Goal, Intake, NewGoal};
@@ -17,6 +17,7 @@ use shared::store::{Confirmation, Confirming, Submitted};
 use shared::ticket::graph::Problem;
 use shared::ticket::{ReviewPolicy, TicketSpec};
 use std::time::Duration;
+use tracing::Instrument as _;
 
 const KEY_BYTES_MAX: usize = 256;
 /// A deadline further away than this is a mistake of units.
@@ -33,9 +34,22 @@ struct Checked {
 pub(super) async fn submit(
     State(api): State<Api>,
     Submitter(caller): Submitter,
+    headers: HeaderMap,
     Body(wanted): Body<SubmitGoal>,
 ) -> Result<(StatusCode, Json<GoalSubmitted>), ApiError> {
-    let (checked, problems) = prepare(&api, &wanted)?;
+    let given = headers.get("traceparent").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let span = tracing::debug_span!("submit", otel.kind = "producer", goal = tracing::field::Empty);
+    shared::telemetry::propagate::set_parent(&span, given);
+    submit_in_span(&api, &caller, &wanted, given).instrument(span).await
+}
+
+async fn submit_in_span(
+    api: &Api,
+    caller: &Caller,
+    wanted: &SubmitGoal,
+    given: &str,
+) -> Result<(StatusCode, Json<GoalSubmitted>), ApiError> {
+    let (checked, problems) = prepare(api, wanted)?;
     refuse(&problems, checked.plan.is_some())?;
     let tenant = caller.tenant_for(wanted.tenant.as_deref())?;
     let id = match wanted.idempotency_key.as_deref().filter(|k| !k.is_empty()) {
@@ -48,16 +62,18 @@ pub(super) async fn submit(
             // Found before its inputs are copied once more.
             if let Some(there) = api.store.goal(&id).await? {
                 let mut answer = same_goal(&there, &checked)?;
-                answer.confirmed = confirmed(api.store.confirm_goal(&id, confirming(&api)).await);
+                answer.confirmed = confirmed(api.store.confirm_goal(&id, confirming(api)).await);
                 return Ok((StatusCode::OK, Json(answer)));
             }
             id
         }
     };
-    let goal = new_goal(&api, &wanted, &checked, id, tenant).await?;
+    let mut goal = new_goal(api, wanted, &checked, id, tenant).await?;
+    tracing::Span::current().record("goal", &goal.id);
+    goal.traceparent = shared::telemetry::propagate::current_or(given);
     let ready_max = api.config.limits.ready_max;
     let (submitted, confirmation) =
-        api.store.submit_goal_confirmed(&goal, ready_max, confirming(&api)).await?;
+        api.store.submit_goal_confirmed(&goal, ready_max, confirming(api)).await?;
     let confirmed = confirmed(confirmation);
     match submitted {
         Submitted::New => {
@@ -164,7 +180,7 @@ async fn new_goal(
         deadline_policy: wanted.deadline_policy.unwrap_or_default(),
         in_flight_max: wanted.in_flight_max.unwrap_or(limits.in_flight_max),
         caps: api.config.caps,
-        traceparent: shared::telemetry::propagate::current_or_new(),
+        traceparent: String::new(),
         language: checked
             .section
             .language

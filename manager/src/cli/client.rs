@@ -190,6 +190,11 @@ impl Client {
 
     fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
         let request = self.http.request(method, format!("{}{path}", self.base));
+        // Whoever runs this command may keep a trace of its own; a goal that is submitted then belongs to it.
+        let request = match env::get(env::TRACEPARENT) {
+            Some(trace) => request.header("traceparent", trace),
+            None => request,
+        };
         match &self.token {
             Some(token) => request.bearer_auth(token),
             None => request,

@@ -17,6 +17,7 @@ pub(crate) const OPENAI_KEY: &str = "OPENAI_API_KEY";
 pub(crate) const OPENAI_URL: &str = "OPENAI_BASE_URL";
 pub(crate) const ANTHROPIC_KEY: &str = "ANTHROPIC_API_KEY";
 pub(crate) const NO_COLOR: &str = "NO_COLOR";
+pub(crate) const TRACEPARENT: &str = "TRACEPARENT";
 
 /// The table that `muster --help` prints; a test holds README.md against it.
 pub(crate) const ALL: &[Variable] = &[
@@ -39,6 +40,7 @@ pub(crate) const ALL: &[Variable] = &[
     Variable { name: OPENAI_URL, about: "`up` and `run`: base URL that OPENAI_API_KEY belongs to" },
     Variable { name: ANTHROPIC_KEY, about: "`up` and `run`: the key of Anthropic's API" },
     Variable { name: NO_COLOR, about: "set: no colours" },
+    Variable { name: TRACEPARENT, about: "a W3C trace that goals submitted from here belong to" },
 ];
 
 /// A variable's value; empty counts as not set.

@@ -4,7 +4,8 @@ use super::held::{Entry, StopReason};
 use super::{Engine, Handler, Job, Outcome, settle};
 use crate::message::Kind;
 use crate::store::Claim;
-use crate::telemetry::{metrics, propagate};
+use crate::telemetry::hops::{self, Try};
+use crate::telemetry::metrics;
 use crate::ticket::FailClass;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -31,6 +32,7 @@ pub(super) async fn run<H: Handler>(
         let kind = Box::pin(settle::settle(&engine, &claim, &entry, outcome)).await;
         engine.held.remove(&entry.held);
         metrics::outcome(engine.role(), kind, began.elapsed());
+        hops::ended(kind);
         tracing::info!(outcome = kind.as_str(), ms = began.elapsed().as_millis() as u64, "ended");
     }
     .instrument(span)
@@ -42,17 +44,40 @@ pub(super) async fn run<H: Handler>(
 fn span(consumer: &str, claim: &Claim) -> tracing::Span {
     let t = &claim.ticket;
     let (ticket, epoch, attempt) = (&claim.held.id, claim.held.epoch, t.attempts);
-    let span = match claim.kind {
-        Kind::Work => {
-            tracing::info_span!("attempt", goal = t.goal, ticket, key = t.key, epoch, attempt, consumer)
-        }
-        Kind::Review => {
-            tracing::info_span!("review", goal = t.goal, ticket, key = t.key, epoch, attempt, consumer)
-        }
+    let attempted = Try { ticket, what: "attempt", number: attempt };
+    let (span, this, after) = match claim.kind {
+        Kind::Work => (
+            tracing::info_span!(
+                "attempt",
+                otel.kind = "consumer",
+                goal = t.goal,
+                ticket,
+                key = t.key,
+                epoch,
+                attempt,
+                consumer
+            ),
+            attempted,
+            (attempt > 1).then(|| Try { number: attempt - 1, ..attempted }),
+        ),
+        Kind::Review => (
+            tracing::info_span!(
+                "review",
+                otel.kind = "consumer",
+                goal = t.goal,
+                ticket,
+                key = t.key,
+                epoch,
+                attempt,
+                consumer
+            ),
+            Try { ticket, what: "review", number: t.reviews },
+            Some(attempted),
+        ),
     };
     // The stored context, never the claimer's: one goal, one trace.
     let stored = claim.delivery.as_ref().map_or("", |d| d.traceparent.as_str());
-    propagate::set_parent(&span, if stored.is_empty() { &t.traceparent } else { stored });
+    hops::begin(&span, if stored.is_empty() { &t.traceparent } else { stored }, this, after);
     span
 }
 

@@ -4,6 +4,7 @@ use super::jitter;
 use crate::blob::Blobs;
 use crate::config;
 use crate::store::Store;
+use crate::telemetry::hops::{self, Try};
 use crate::telemetry::metrics;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
@@ -99,6 +100,10 @@ async fn round(store: &Store, lease: &config::Lease, stop: &CancellationToken) -
         metrics::swept(swept.requeued, swept.escalated, swept.promoted, 0);
         if swept.requeued + swept.escalated > 0 {
             tracing::info!(requeued = swept.requeued, escalated = swept.escalated, "leases lapsed");
+        }
+        for lost in &swept.lost {
+            let of = Try { ticket: &lost.ticket, what: &lost.what, number: lost.number };
+            hops::lost(&lost.traceparent, &lost.goal, lost.epoch, &lost.consumer, of);
         }
         if !swept.more || stop.is_cancelled() {
             return Ok(());

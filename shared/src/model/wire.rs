@@ -87,6 +87,14 @@ impl Wire {
         if config.speaks_anthropic() { Self::Anthropic } else { Self::Openai }
     }
 
+    /// The word for it in traces.
+    pub(super) fn provider(self) -> &'static str {
+        match self {
+            Self::Openai => "openai",
+            Self::Anthropic => "anthropic",
+        }
+    }
+
     /// Tokens as the provider counts them against its limits: Anthropic leaves out what it had cached.
     pub(super) fn counted(self, usage: Usage) -> Tokens {
         let input = match self {

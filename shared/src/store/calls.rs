@@ -317,8 +317,8 @@ pub struct LogEvent {
     pub detail: String,
 }
 
-/// Counts of one sweep.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What one sweep did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
     pub requeued: u64,
     pub escalated: u64,
@@ -326,6 +326,21 @@ pub struct Swept {
     /// An outage grace is in force.
     pub grace: bool,
     pub more: bool,
+    pub lost: Vec<LostLease>,
+}
+
+/// A lease of a ticket that its owner did not renew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostLease {
+    pub ticket: String,
+    pub goal: String,
+    /// Under which it was held.
+    pub epoch: u64,
+    /// `attempt` or `review`, and which one.
+    pub what: String,
+    pub number: u32,
+    pub consumer: String,
+    pub traceparent: String,
 }
 
 /// A rule of the store that does not hold.

@@ -3,7 +3,7 @@
 //! Every process runs it; selection and transition are one script, so any number of sweepers is safe.
 
 use super::args::arg;
-use super::{Result, Store, Swept, Violation, reply, scripts};
+use super::{LostLease, Result, Store, Swept, Violation, reply, scripts};
 use crate::config::Lease;
 use redis::Value;
 
@@ -11,6 +11,20 @@ use redis::Value;
 const PAGE: usize = 100;
 /// Pages of one round; the next round goes on.
 const PAGES_MAX: usize = 200;
+
+fn lost_lease(words: Vec<String>) -> LostLease {
+    let mut words = words.into_iter();
+    let mut next = || words.next().unwrap_or_default();
+    LostLease {
+        ticket: next(),
+        goal: next(),
+        epoch: next().parse().unwrap_or_default(),
+        what: next(),
+        number: next().parse().unwrap_or_default(),
+        consumer: next(),
+        traceparent: next(),
+    }
+}
 
 impl Store {
     /// One round: sweeps, promotes, fans out, ends goals, finishes seals; page by page until nothing is left.
@@ -34,6 +48,10 @@ impl Store {
             total.promoted += next()?;
             total.grace = next()? == 1;
             total.more = next()? == 1;
+            // A script of the version before answers none.
+            for lost in parts.next().map_or(Ok(vec![]), reply::array)? {
+                total.lost.push(lost_lease(reply::texts(lost)?));
+            }
             if !total.more {
                 break;
             }

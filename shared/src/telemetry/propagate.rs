@@ -20,13 +20,16 @@ pub fn current() -> String {
     }
 }
 
-/// The current span's `traceparent`; without one a new sampled trace, so that a goal's trace begins at its
-/// submit even when the submitter keeps none itself.
+/// The current span's `traceparent`; else the given one, with its sampled flag; without either a new sampled trace, so
+/// that a goal's trace begins at its submit even when nobody keeps one there.
 #[must_use]
-pub fn current_or_new() -> String {
+pub fn current_or(given: &str) -> String {
     let current = current();
     if !current.is_empty() {
         return current;
+    }
+    if parse(given).is_some() {
+        return given.into();
     }
     let mut rng = rand::rng();
     format!("00-{:032x}-{:016x}-01", rng.random::<u128>() | 1, rng.random::<u64>() | 1)
@@ -40,7 +43,7 @@ pub fn set_parent(span: &tracing::Span, traceparent: &str) {
     }
 }
 
-fn parse(text: &str) -> Option<SpanContext> {
+pub(super) fn parse(text: &str) -> Option<SpanContext> {
     let mut parts = text.split('-');
     let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
     if version != "00" || trace.len() != 32 || span.len() != 16 || flags.len() != 2 || parts.next().is_some()
@@ -66,7 +69,9 @@ mod tests {
         let parsed = parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01").unwrap();
         assert_eq!(parsed.trace_id().to_string(), "4bf92f3577b34da6a3ce929d0e0e4736");
         assert!(parsed.is_sampled());
-        assert!(parse(&current_or_new()).is_some());
+        assert!(parse(&current_or("")).is_some());
+        let unsampled = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00";
+        assert_eq!(current_or(unsampled), unsampled);
         for bad in [
             "",
             "00",

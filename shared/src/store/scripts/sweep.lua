@@ -2,9 +2,9 @@
 -- sweep: lease ms, outage ms, person expiry ms, cancel grace ms, limit
 -- Lapsed leases, due delays, expired decisions, deadlines, forced cancels, ended goals, dependents (fan).
 -- Selection, re-check and transition in one script: any number of sweepers is safe.
--- answers {requeued, escalated, promoted, grace, more}
+-- answers {requeued, escalated, promoted, grace, more, lost}: lost leases of tickets, each {id, goal, epoch, attempt or review, its number, owner, traceparent}
 local lease_ms, outage_ms, expiry_ms, grace_ms, limit = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local requeued, escalated, promoted, more = 0, 0, 0, false
+local requeued, escalated, promoted, more, lost = 0, 0, 0, false, {}
 local function due(key) return redis.call('ZRANGEBYSCORE', P .. key, '-inf', NOW, 'LIMIT', 0, limit) end
 
 -- Outage grace: nobody swept, or the clock went back; leases look lapsed while their owners live.
@@ -45,6 +45,10 @@ if not grace then
       elseif not goal_of(t.goal) then
         redis.call('ZREM', P .. 'lease', id)
       else
+        local what, field = 'attempt', 'attempts'
+        if t.status == 'reviewing' then what, field = 'review', 'reviews' end
+        local v = rcall('HMGET', hk(id), field, 'traceparent')
+        lost[#lost + 1] = { id, t.goal, tostring(t.epoch), what, v[1] or '1', t.assignee, v[2] or '' }
         local o = { word = 'lease_lost', who = 'sweeper', detail = 'lease of ' .. t.assignee .. ' lapsed' }
         if OVER[goal_of(t.goal).state] or t.cancel_asked == '1' then
           move(t, 'cancelled', o)
@@ -184,4 +188,4 @@ for _ = 1, 5 do
   end
 end
 if redis.call('LLEN', P .. 'fan') > 0 then more = true end
-return { requeued, escalated, promoted, grace and 1 or 0, more and 1 or 0 }
+return { requeued, escalated, promoted, grace and 1 or 0, more and 1 or 0, lost }
