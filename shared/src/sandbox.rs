@@ -23,6 +23,10 @@ mod seccomp {
     pub(super) fn open() -> std::io::Result<Option<std::os::fd::OwnedFd>> {
         Ok(None)
     }
+
+    pub(super) fn filters_of(_pid: u32) -> Option<u32> {
+        None
+    }
 }
 
 pub use capture::Capture;
@@ -43,6 +47,8 @@ pub const WORKSPACE: &str = "/workspace";
 const REAP: Duration = Duration::from_secs(5);
 /// Setting up takes some hundredths of a second; this is for a machine under heavy load.
 const START: Duration = Duration::from_secs(60);
+/// Between two looks at a process that is about to be tied, a moment in most cases.
+const TIED_LOOK: Duration = Duration::from_millis(1);
 /// What is kept of the words of a sandbox that does not start.
 const SETUP_BYTES_MAX: usize = 2_000;
 
@@ -290,7 +296,11 @@ async fn set_up(mut child: Child) -> Result<Child, SandboxError> {
     match answer {
         Ok(Ok(_)) if ready == limits::READY => {
             limits::offer(child.id());
-            return Ok(child);
+            let Some(pid) = child.id() else { return Ok(child) };
+            return match tokio::time::timeout(START, tied(pid)).await {
+                Ok(()) => Ok(child),
+                Err(_) => Err(SandboxError::Broken("its first process is not tied to it in time".into())),
+            };
         }
         Ok(_) => {}
         Err(_) => return Err(SandboxError::Broken("it is not set up in time".into())),
@@ -300,6 +310,23 @@ async fn set_up(mut child: Child) -> Result<Child, SandboxError> {
         let _ = tokio::time::timeout(REAP, said.read_from(stderr)).await;
     }
     Err(SandboxError::Broken(said.text().trim().into()))
+}
+
+/// Waits until the first process inside dies with bubblewrap. It sees to that only after it has started the program (so
+/// `READY` comes too early), and takes the filter right after it, which can be seen. Where it cannot be seen, or the
+/// process is gone, there is nothing to wait for.
+async fn tied(bwrap: u32) {
+    loop {
+        let first = limits::tree(bwrap, 1).get(1).copied();
+        let (Some(of_first), Some(own)) = (first.and_then(seccomp::filters_of), seccomp::filters_of(bwrap))
+        else {
+            return;
+        };
+        if of_first > own {
+            return;
+        }
+        tokio::time::sleep(TIED_LOOK).await;
+    }
 }
 
 enum End {

@@ -118,7 +118,7 @@ async fn watch_processes(pid: u32, job: &Job) -> String {
 }
 
 /// The process and those below it; stops when there are more than `max`.
-fn tree(pid: u32, max: u64) -> Vec<u32> {
+pub(super) fn tree(pid: u32, max: u64) -> Vec<u32> {
     let mut tree = vec![pid];
     let mut next = 0;
     while next < tree.len() && tree.len() as u64 <= max {

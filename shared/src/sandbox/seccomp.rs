@@ -142,6 +142,14 @@ pub(super) fn open() -> std::io::Result<Option<OwnedFd>> {
     Ok(Some(file.into()))
 }
 
+/// How many filters a process has; `None`: it is gone, the kernel does not say (before 5.9), or there is no filter for this
+/// machine that a process could be waiting for.
+pub(super) fn filters_of(pid: u32) -> Option<u32> {
+    ARCHITECTURE?;
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("Seccomp_filters:")?.trim().parse().ok())
+}
+
 fn bytes(step: Step) -> [u8; 8] {
     let ([a, b], [c, d, e, f]) = (step.code.to_ne_bytes(), step.value.to_ne_bytes());
     [a, b, step.yes, step.no, c, d, e, f]

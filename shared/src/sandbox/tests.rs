@@ -207,6 +207,18 @@ async fn a_dropped_run_and_a_dropped_child_leave_nothing_behind() {
     assert!(all_gone("987654322").await);
 }
 
+/// Bubblewrap's first process may get to tie itself to the outer one only after the program runs.
+#[tokio::test]
+async fn a_child_that_is_dropped_as_soon_as_it_is_there_leaves_nothing_behind() {
+    let dir = folder();
+    let sandbox = sandbox();
+    let sleep = job(dir.path(), &["sleep", "987654325"]);
+    for _ in 0..40 {
+        drop(sandbox.start(&sleep).await.unwrap());
+    }
+    assert!(all_gone("987654325").await);
+}
+
 #[tokio::test]
 async fn background_processes_end_with_the_program() {
     let dir = folder();
