@@ -115,7 +115,8 @@ pub(crate) async fn serve(context: service::Context) -> anyhow::Result<()> {
     if tokio::time::timeout(REQUESTS_DRAIN, beside.wait()).await.is_err() {
         tracing::warn!("the sweeper did not stop in time");
     }
-    if tokio::time::timeout(REQUESTS_DRAIN, &mut server).await.is_err() {
+    // At a stop the listener may be the first to end, above; whoever has ended is not waited for again.
+    if !server.is_finished() && tokio::time::timeout(REQUESTS_DRAIN, &mut server).await.is_err() {
         server.abort();
     }
     // Gone by itself after its time to live if this does not go through.

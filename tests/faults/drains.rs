@@ -106,3 +106,16 @@ async fn a_second_signal_leaves_at_once_and_the_sweeper_takes_over() {
     api.reaches(&goal, &["done"]).await.unwrap();
     fleet.oracle().await.unwrap();
 }
+
+/// Its listener may have ended before anything else of it has seen the stop.
+#[tokio::test]
+async fn q13_a_manager_that_is_told_to_stop_ends_well_whichever_part_ends_first() {
+    let mut fleet = Fleet::plan().workers(0).reviewers(0).start().await.unwrap();
+    for _ in 0..scale().pick(12, 200) {
+        let status = fleet.program(Role::Manager, 0).drain(scale().patience()).await.unwrap();
+        fleet.no_panics().unwrap();
+        assert_eq!(status.code(), Some(0), "a drain ends well");
+        fleet.program(Role::Manager, 0).start().unwrap();
+        fleet.ready().await.unwrap();
+    }
+}

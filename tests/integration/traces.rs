@@ -95,9 +95,11 @@ async fn q52_one_trace_a_goal_over_submit_retry_review_and_a_killed_worker() {
     }
     let spans = wait::until("the last spans come", scale().patience(), async || {
         let spans = collector.spans()?;
-        let reviews = spans.iter().filter(|span| span.name == "review").count();
-        let manage = spans.iter().filter(|span| span.name == "manage").count();
-        Ok((reviews >= 3 && manage >= 4).then_some(spans))
+        let count = |name: &str| spans.iter().filter(|span| span.name == name).count();
+        for (name, least) in [("attempt", 3), ("review", 3), ("manage", 4), ("lease_lost", 1)] {
+            anyhow::ensure!(count(name) >= least, "{} spans {name}", count(name));
+        }
+        Ok(Some(spans))
     })
     .await
     .unwrap();
