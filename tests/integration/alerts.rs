@@ -137,6 +137,8 @@ async fn alerts_of_faults_beside_each_other_fire() {
     api.submit_plan("what it delivers is never good", &json!([empty])).await.unwrap();
     fleet.redis.query::<String>(&["CONFIG", "SET", "maxmemory-policy", "volatile-lru"]).await.unwrap();
     fleet.redis.query::<String>(&["CONFIG", "SET", "appendonly", "no"]).await.unwrap();
+    // So much that an eighth of it is room: what is evicted now would be the breaker, which has an expiry.
+    fleet.redis.query::<String>(&["DEBUG", "POPULATE", "1", "filler", "50000000"]).await.unwrap();
     let info = fleet.redis.query::<String>(&["INFO", "memory"]).await.unwrap();
     let used = info.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap().trim();
     let full = (used.parse::<u64>().unwrap() * 112 / 100).to_string();
@@ -155,8 +157,17 @@ async fn alerts_of_a_standstill_fire() {
     let plan = Fleet::plan().env("WORKER__SLOTS", "1").lease(|lease| lease.sweep_ms = 3_600_000);
     let mut fleet = plan.start().await.unwrap();
     let store = fleet.store().await.unwrap();
-    store.sweep(&scale().lease()).await.unwrap();
-    let watched = Watched::start(&mut fleet).await;
+    // Somebody sweeps until it is watched, however long that takes: an alert that fires before would never end.
+    let sweeping = async {
+        loop {
+            store.sweep(&scale().lease()).await.unwrap();
+            wait::moment(Duration::from_millis(500)).await;
+        }
+    };
+    let watched = tokio::select! {
+        watched = Watched::start(&mut fleet) => watched,
+        never = sweeping => never,
+    };
     let api = fleet.api();
     let good: Vec<Value> = (0..8).map(|n| quick(&format!("q{n}"), &[])).collect();
     let goal = api.submit_plan("all of it passes", &json!(good)).await.unwrap();
