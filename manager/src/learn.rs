@@ -8,7 +8,7 @@ use shared::goal::Goal;
 use shared::lesson::{self, Lesson};
 use shared::prompt::clip;
 use shared::store::LogEvent;
-use shared::ticket::{Report, Status, Ticket, Verdict};
+use shared::ticket::{Report, Status, Ticket, Verdict, VerdictItem};
 use std::collections::BTreeMap;
 
 /// Reasons of one ticket that a lesson repeats.
@@ -17,21 +17,28 @@ const REASONS_MAX: usize = 5;
 const REASON_CHARS: usize = 200;
 const ABOUT_CHARS: usize = 400;
 
-/// Why each ticket was sent back, by its id, oldest first: the failed items of its verdicts.
-pub(crate) fn reasons(events: &[LogEvent]) -> BTreeMap<String, Vec<String>> {
+/// Why each ticket was sent back, by its id, oldest first and each reason once: what `said` makes of its verdicts' items.
+pub(crate) fn reasons(
+    events: &[LogEvent],
+    said: impl Fn(&VerdictItem) -> Option<String>,
+) -> BTreeMap<String, Vec<String>> {
     let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for event in events {
         // A verdict stands in the event that it caused, whatever that is called.
         let Ok(verdict) = serde_json::from_str::<Verdict>(&event.detail) else { continue };
         let of = all.entry(event.ticket.clone()).or_default();
-        for item in verdict.items.iter().filter(|item| !item.pass) {
-            let reason = clip(&format!("{}: {}", item.item, item.reason).replace('\n', " "), REASON_CHARS);
+        for reason in verdict.items.iter().filter_map(&said) {
             if !of.contains(&reason) {
                 of.push(reason);
             }
         }
     }
     all
+}
+
+/// A failed item as a lesson repeats it.
+pub(crate) fn failed(item: &VerdictItem) -> Option<String> {
+    (!item.pass).then(|| clip(&format!("{}: {}", item.item, item.reason).replace('\n', " "), REASON_CHARS))
 }
 
 /// The lessons of a goal; each at most `chars_max` characters.
@@ -161,7 +168,7 @@ mod tests {
             Ticket { call: Some(call), ..ticket("direct", "", Status::Done) },
         ];
         let events = [rejected("chart", "has a unit", "none"), rejected("chart", "has a unit", "none")];
-        let all = lessons(&goal, &tickets, &reasons(&events), 500, 9);
+        let all = lessons(&goal, &tickets, &reasons(&events, failed), 500, 9);
         let texts: Vec<(&str, &str)> = all.iter().map(|l| (l.kind.as_str(), l.text.as_str())).collect();
         assert_eq!(
             texts[0],
@@ -170,7 +177,11 @@ mod tests {
         assert_eq!(texts[1], ("summarizer", "Accepted at once: text is done"));
         assert_eq!((texts.len(), texts[2].0), (3, lesson::PLAN));
         assert!(texts[2].1.contains("- chart (data_analyst): done, sent back at first"), "{}", texts[2].1);
-        assert_eq!(lessons(&goal, &tickets, &reasons(&events), 500, 9), all, "the same ids after a crash");
+        assert_eq!(
+            lessons(&goal, &tickets, &reasons(&events, failed), 500, 9),
+            all,
+            "the same ids after a crash"
+        );
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use super::env;
 use super::error::CliError;
 use super::home::Home;
+use super::out::{items, text};
 use super::types::ErrorBody;
+use reqwest::header::HeaderValue;
 use reqwest::{Method, StatusCode};
 use serde::Serialize;
 use serde_json::Value;
@@ -95,6 +97,11 @@ fn checked(url: &str) -> Result<String, CliError> {
     ))
 }
 
+/// The environment's trace as a header; one that cannot be sent counts as none, as a malformed one does at the manager.
+fn trace_header(given: &str) -> Option<HeaderValue> {
+    HeaderValue::from_str(given.trim()).ok()
+}
+
 impl Client {
     pub(crate) fn new(url: &str, token: Option<String>) -> Result<Self, CliError> {
         let base = checked(url)?;
@@ -130,6 +137,27 @@ impl Client {
 
     pub(crate) async fn get(&self, path: &str) -> Result<Value, CliError> {
         self.ask(Method::GET, path, None::<&()>, ANSWER_TIMEOUT).await
+    }
+
+    /// The whole id that begins with `named`, of those that the path lists under the field `noun`; `command` shows a person
+    /// all of them.
+    pub(crate) async fn id(
+        &self,
+        path: &str,
+        noun: &str,
+        command: &str,
+        named: &str,
+    ) -> Result<String, CliError> {
+        let reply = self.get(path).await?;
+        let ids = items(&reply, noun).iter().map(|item| text(item, "id"));
+        let fitting: Vec<&str> = ids.filter(|id| id.starts_with(named)).collect();
+        match fitting.as_slice() {
+            [one] => Ok((*one).to_owned()),
+            many => Err(CliError::usage(
+                format!("{} {noun} begin with `{named}`", many.len()),
+                format!("`{command}` shows them"),
+            )),
+        }
     }
 
     pub(crate) async fn post(&self, path: &str, body: &impl Serialize) -> Result<Value, CliError> {
@@ -191,7 +219,7 @@ impl Client {
     fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
         let request = self.http.request(method, format!("{}{path}", self.base));
         // Whoever runs this command may keep a trace of its own; a goal that is submitted then belongs to it.
-        let request = match env::get(env::TRACEPARENT) {
+        let request = match env::get(env::TRACEPARENT).and_then(|given| trace_header(&given)) {
             Some(trace) => request.header("traceparent", trace),
             None => request,
         };
@@ -339,6 +367,13 @@ mod tests {
         assert_eq!(checked("http://h:1/").unwrap(), "http://h:1");
         assert_eq!(checked("https://h/v1").unwrap(), "https://h");
         assert_eq!(checked("h:7700").unwrap_err().exit().code(), 64);
+    }
+
+    #[test]
+    fn q52_a_trace_of_the_environment_that_is_no_header_stops_no_command() {
+        let whole = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        assert_eq!(trace_header(&format!("{whole}\n")).unwrap(), whole);
+        assert_eq!(trace_header("a\nb"), None);
     }
 
     #[test]

@@ -84,16 +84,7 @@ pub(crate) async fn run(ctx: &Context, args: &Args) -> Result<Exit, CliError> {
 
 /// The id that begins so.
 async fn one(client: &Client, of: &str, named: &str) -> Result<String, CliError> {
-    let reply = client.get(&format!("/v1/memory{of}")).await?;
-    let fitting: Vec<&str> =
-        items(&reply, "lessons").iter().map(|l| text(l, "id")).filter(|id| id.starts_with(named)).collect();
-    match fitting.as_slice() {
-        [one] => Ok((*one).to_owned()),
-        many => Err(CliError::usage(
-            format!("{} lessons begin with `{named}`", many.len()),
-            "`muster memory list` shows them",
-        )),
-    }
+    client.id(&format!("/v1/memory{of}"), "lessons", "muster memory list", named).await
 }
 
 fn drawn(lessons: &[Value], now: u64) -> String {

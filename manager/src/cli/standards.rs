@@ -5,6 +5,7 @@ use super::context::Context;
 use super::error::{CliError, Exit};
 use super::out::{items, now_ms, number, one_line, short, span, table, text};
 use serde_json::{Value, json};
+use shared::standard::State;
 
 /// Characters of an item in the list.
 const LINE_CHARS: usize = 80;
@@ -30,7 +31,7 @@ enum What {
         #[arg(long, default_value = "")]
         kind: String,
         /// Only those in this state.
-        #[arg(long, value_parser = ["noticed", "shadow", "promoted", "dropped"])]
+        #[arg(long, value_parser = State::ALL.map(State::as_str))]
         state: Option<String>,
     },
     /// One standard in full.
@@ -75,16 +76,7 @@ pub(crate) async fn run(ctx: &Context, args: &Args) -> Result<Exit, CliError> {
 
 /// The id that begins so.
 async fn one(client: &Client, of: &str, named: &str) -> Result<String, CliError> {
-    let reply = client.get(&format!("/v1/standards{of}")).await?;
-    let fitting: Vec<&str> =
-        items(&reply, "standards").iter().map(|s| text(s, "id")).filter(|id| id.starts_with(named)).collect();
-    match fitting.as_slice() {
-        [one] => Ok((*one).to_owned()),
-        many => Err(CliError::usage(
-            format!("{} standards begin with `{named}`", many.len()),
-            "`muster standards list` shows them",
-        )),
-    }
+    client.id(&format!("/v1/standards{of}"), "standards", "muster standards list", named).await
 }
 
 fn drawn(standards: &[Value], now: u64) -> String {

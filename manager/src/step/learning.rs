@@ -34,7 +34,7 @@ impl Step<'_> {
         } else {
             0
         };
-        let reasons = learn::reasons(&events);
+        let reasons = learn::reasons(&events, learn::failed);
         let lessons = learn::lessons(&self.goal, &tickets, &reasons, memory.lesson_chars_max, now_ms);
         if lessons.is_empty() || !memory.learn {
             return Ok((0, proposed));

@@ -22,7 +22,7 @@ impl Step<'_> {
                     ("", Intake::Route) => self.route().await?,
                     _ => self.given_plan().await?,
                 };
-                self.hold(&mut stored.tickets).await?;
+                self.hold(stored.tickets.iter_mut().collect()).await?;
                 self.store_plan(&stored).await?;
                 stored.tickets
             }

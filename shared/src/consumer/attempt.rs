@@ -44,36 +44,27 @@ pub(super) async fn run<H: Handler>(
 fn span(consumer: &str, claim: &Claim) -> tracing::Span {
     let t = &claim.ticket;
     let (ticket, epoch, attempt) = (&claim.held.id, claim.held.epoch, t.attempts);
+    // A span's name stands in the code.
+    macro_rules! hop {
+        ($name:literal) => {
+            tracing::info_span!(
+                $name,
+                otel.kind = "consumer",
+                goal = t.goal,
+                ticket,
+                key = t.key,
+                epoch,
+                attempt,
+                consumer
+            )
+        };
+    }
     let attempted = Try { ticket, what: "attempt", number: attempt };
     let (span, this, after) = match claim.kind {
-        Kind::Work => (
-            tracing::info_span!(
-                "attempt",
-                otel.kind = "consumer",
-                goal = t.goal,
-                ticket,
-                key = t.key,
-                epoch,
-                attempt,
-                consumer
-            ),
-            attempted,
-            (attempt > 1).then(|| Try { number: attempt - 1, ..attempted }),
-        ),
-        Kind::Review => (
-            tracing::info_span!(
-                "review",
-                otel.kind = "consumer",
-                goal = t.goal,
-                ticket,
-                key = t.key,
-                epoch,
-                attempt,
-                consumer
-            ),
-            Try { ticket, what: "review", number: t.reviews },
-            Some(attempted),
-        ),
+        Kind::Work => {
+            (hop!("attempt"), attempted, (attempt > 1).then(|| Try { number: attempt - 1, ..attempted }))
+        }
+        Kind::Review => (hop!("review"), Try { ticket, what: "review", number: t.reviews }, Some(attempted)),
     };
     // The stored context, never the claimer's: one goal, one trace.
     let stored = claim.delivery.as_ref().map_or("", |d| d.traceparent.as_str());

@@ -39,16 +39,15 @@ if not grace then
         end
       end
     else
-      local t = load(id)
+      local t = load(id, 'reviews', 'traceparent')
       if not t or not t.owned then
         redis.call('ZREM', P .. 'lease', id) -- left over: the state is the truth (Q30)
       elseif not goal_of(t.goal) then
         redis.call('ZREM', P .. 'lease', id)
       else
-        local what, field = 'attempt', 'attempts'
-        if t.status == 'reviewing' then what, field = 'review', 'reviews' end
-        local v = rcall('HMGET', hk(id), field, 'traceparent')
-        lost[#lost + 1] = { id, t.goal, tostring(t.epoch), what, v[1] or '1', t.assignee, v[2] or '' }
+        local what, number = 'attempt', t.attempts
+        if t.status == 'reviewing' then what, number = 'review', t.reviews end
+        lost[#lost + 1] = { id, t.goal, tostring(t.epoch), what, number ~= '' and number or '1', t.assignee, t.traceparent }
         local o = { word = 'lease_lost', who = 'sweeper', detail = 'lease of ' .. t.assignee .. ' lapsed' }
         if OVER[goal_of(t.goal).state] or t.cancel_asked == '1' then
           move(t, 'cancelled', o)
